@@ -110,15 +110,23 @@ def solve_part(
 
 def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
     """Run the loop on some components until they are solved, or a limit is reached."""
-    progress, alone = state.problem.progress, state.problem.direct
+    alone = state.problem.direct
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
     if len(direct):
         _solve_single_factors(state, direct, options)
         state.out_of_time = out_of_time()
-    adapted, linear = options.adapt and len(coupled) > 0, state.problem.quadratic == 0.0
+    if len(coupled):
+        _solve_coupled(state, coupled, options)
+    _zero_unstarted(state)
+    check_local_solutions(state)
+
+
+def _solve_coupled(state: PartState, coupled: IntArray, options: Options) -> None:
+    """Iterate on components of several factors, and test those that go on for contradictions."""
+    progress, linear = state.problem.progress, state.problem.quadratic == 0.0
     # without the quadratic term, a face does not determine the solution
-    workspace = make_loop_workspace(state, adapted and not linear)
-    state.starts = starts_of(state.part, linear) if adapted else []
+    workspace = make_loop_workspace(state, options.adapt and not linear)
+    state.starts = starts_of(state.part, linear) if options.adapt else []
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     test, stop = InfeasibilityTest(state), 0
@@ -135,8 +143,6 @@ def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
         state.out_of_time = out_of_time()
-    _zero_unstarted(state)
-    check_local_solutions(state)
 
 
 def _zero_unstarted(state: PartState) -> None:
@@ -203,10 +209,10 @@ def _iterate(
     handles, polish = (state.handle, workspace.handle), workspace.polish
     progress = state.problem.progress
     iteration = int(progress.iterations[selection.components[0]])
-    covered = len(polish.numbers) > 0
+    covered, drawn = len(polish.numbers) > 0, False
     is_warm = covered and bool(progress.warm[selection.components].any())
     if iteration == 0:
-        _begin(state, selection, polish.numbers)
+        _begin(state, selection)
     n_stale, accelerations = len(selection.components), list[Acceleration]()
     first_accelerated = max(iteration + 1, FIRST_ACCELERATED)
     while len(selection.components) and iteration < settings.stop:
@@ -225,6 +231,9 @@ def _iterate(
         regular = iteration % PERIOD == 0
         probes = regular or (iteration <= WARM_PROBES and is_warm)
         if covered and probes and find_due(selection.components, *handles, regular):
+            if not drawn:
+                draw_general_position(selection.variables, state.handle, polish.numbers)
+                drawn = True
             polish_settled(state, selection, workspace)
         n_finished, n_stale = average_and_judge(*selection[:2], *handles, settings, iteration)
         if len(state.trace):
@@ -239,10 +248,8 @@ def _iterate(
     raise_interrupt()
 
 
-def _begin(state: PartState, selection: Selection, numbers: FloatArray) -> None:
-    """Draw the numbers of the probes, and start components at the points that plugins find."""
-    if len(numbers):
-        draw_general_position(selection.variables, state.handle, numbers)
+def _begin(state: PartState, selection: Selection) -> None:
+    """Start components at the points that plugins find."""
     iterate, progress = state.problem.iterate, state.problem.progress
     for start, served in state.starts:
         chosen = selection.components[served[selection.components]]

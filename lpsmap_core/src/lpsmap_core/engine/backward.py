@@ -29,7 +29,7 @@ from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
-    copy_on_links,
+    bind_products,
     gather_direct,
     gather_from_links,
     scatter_direct,
@@ -158,8 +158,7 @@ def _project(
     gather_from_links(variables, problem, work.outputs, work.residual)
     work.residual[numbers] = product[numbers] - work.residual[numbers]  # (I - S) d
     # ||J J y - J y|| is zero for exact projections J
-    copy_on_links(variables, problem, work.outputs, work.inputs)
-    products.multiply(selection)
+    bind_products(state, work.outputs, work.no_v, work.inputs, work.outputs_v)(selection.rows)
     _set_targets(components, variables, problem, products.handle, product, options.backward_tol)
     reduce_residual(state, selection, *moving, products, product, options.backward_max_iter)
 
@@ -182,7 +181,7 @@ def _set_targets(
     product: FloatArray,
     tolerance: float,
 ) -> None:
-    """Write the squared target residuals, given ``J y`` as inputs and ``J J y`` as outputs."""
+    """Write the squared target residuals, given ``J y`` as outputs and ``J J y`` as inputs."""
     links, work = problem_at(problem).links, face_workspace_at(workspace)
     for c in components:
         work.target[c] = work.size[c] = 0.0

@@ -104,11 +104,11 @@ class SolvedPart(SolvedGraph):
         extra = ranges(whole.additional_offsets, rows)
         forbidden = problem.extras.forbidden[part.additionals_of(b)][extra]
         sets = ActiveSets(bucket, part.delta[links], forbidden if state.forbids else None)
-        z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
+        z, no_v = np.empty(bucket.n_links), np.empty(0)
         everything = np.arange(len(rows))
         eta_v = problem.extras.scaled[part.additionals_of(b)][extra]
         a = problem.iterate.a[links]
-        sets.solve(everything, a, eta_v, z, v, UNTIL_SOLVED)
+        sets.solve(everything, a, eta_v, z, no_v, UNTIL_SOLVED)
         vertices = sets.structures(everything)
         return vertices._replace(owner=rows[vertices.owner])
 

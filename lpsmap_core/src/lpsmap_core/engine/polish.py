@@ -38,7 +38,6 @@ from lpsmap_core.engine.selection import (
     Selection,
     Variables,
     bind_products,
-    copy_on_links,
     gather_from_links,
     keep_chosen,
     scatter_to_links,
@@ -354,8 +353,8 @@ def _find_mu(
     extras, faces, handle = state.problem.extras, workspace.faces, workspace.handle
     work, mu = faces.record, workspace.polish.mu
     # shift - c, with c = z - J a - B eta_N / (q + gamma)
-    copy_on_links(variables, problem, state.problem.iterate.a, work.inputs)
-    faces.multiply(selection, extras.scaled)
+    local_scores = state.problem.iterate.a, extras.scaled
+    bind_products(state, *local_scores, work.outputs, work.outputs_v)(selection.rows)
     _write_offset(variables, problem, handle)
     if len(extras.eta):  # eta' = eta + C^T B eta_N
         faces.multiply(selection, extras.eta)
@@ -364,8 +363,7 @@ def _find_mu(
     # mu = eta' - y with (I - S) y = C^T (I - J) (C eta' + shift - c)
     _set_targets(components, variables, problem, handle)
     faces.multiply(selection)
-    _subtract_from_inputs(variables, problem, handle)
-    gather_from_links(variables, problem, work.outputs, work.residual)
+    _write_residual(variables, problem, handle)
     reduce_residual(state, selection, *moving, faces, mu, MAX_POLISH_PRODUCTS)
     _check_mu(components, variables, problem, handle)
 
@@ -384,13 +382,15 @@ def _write_offset(variables: Variables, problem: Any, workspace: Any) -> None:
 
 
 @leaf
-def _subtract_from_inputs(variables: Variables, problem: Any, workspace: Any) -> None:
-    """Overwrite the outputs by the inputs minus the outputs."""
+def _write_residual(variables: Variables, problem: Any, workspace: Any) -> None:
+    """Write the residual ``C^T (inputs - outputs)``."""
     links, work = problem_at(problem).links, loop_record_at(workspace).faces
     for v in variables:
+        total = 0.0
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
-            work.outputs[link] = work.inputs[link] - work.outputs[link]
+            total += _sign(e, links) * (work.inputs[link] - work.outputs[link])
+        work.residual[v] = total / links.root_degree[v]
 
 
 @leaf
@@ -452,9 +452,8 @@ def _find_duals(
     # e = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
     _write_scores_with_duals(variables, problem, handle)
     faces.multiply(selection, state.problem.extras.eta)
-    _write_error(variables, problem, handle, error)
     # (I - S) t = C^T e, then e - (I - J) C t
-    gather_from_links(variables, problem, work.outputs, work.residual)
+    _write_error(variables, problem, handle, error)
     reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
     scatter_to_links(variables, problem, t, work.inputs)
     faces.multiply(selection)
@@ -475,16 +474,17 @@ def _write_scores_with_duals(variables: Variables, problem: Any, workspace: Any)
 
 @leaf
 def _write_error(variables: Variables, problem: Any, workspace: Any, error: FloatArray) -> None:
-    """Write e, its negative as outputs, and a t of zero."""
+    """Write e, the residual ``-C^T e`` and a t of zero."""
     links, both = problem_at(problem).links, loop_record_at(workspace)
     polish, work = both.polish, both.faces
     for v in variables:
-        polish.t[v] = 0.0
+        polish.t[v] = total = 0.0
         copy = polish.mu[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
             error[link] = _sign(e, links) * copy + polish.offset[e] - work.outputs[link]
-            work.outputs[link] = -error[link]
+            total -= _sign(e, links) * error[link]
+        work.residual[v] = total / links.root_degree[v]
 
 
 @leaf

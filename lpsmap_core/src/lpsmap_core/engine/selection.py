@@ -161,15 +161,6 @@ def gather_from_links(
 
 
 @leaf
-def copy_on_links(variables: Variables, problem: Any, numbers: FloatArray, out: FloatArray) -> None:
-    """Copy numbers on the links of some variables."""
-    links = problem_at(problem).links
-    for v in variables:
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            out[links.order[e]] = numbers[links.order[e]]
-
-
-@leaf
 def scatter_direct(
     components: IntArray, problem: Any, x: FloatArray, one: float, out: FloatArray
 ) -> None:

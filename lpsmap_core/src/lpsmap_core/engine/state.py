@@ -19,8 +19,6 @@ from lpsmap_core.engine.problem import (
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.starts import ServedStart
 from lpsmap_core.layout.layout import Bucket, Part
-from lpsmap_core.local.active.sets import ActiveSets
-from lpsmap_core.local.active.steps import write_additionals
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
@@ -58,7 +56,7 @@ class BucketView(NamedTuple):
     z: FloatArray
     """Local solutions."""
     v: FloatArray
-    """Marginals of the additionals; empty for active sets, see `PartState.additionals`."""
+    """Marginals of the additionals; empty if the solver writes them on request."""
 
 
 @dataclass
@@ -108,7 +106,7 @@ class PartState:
             iterate.a[links],
             extras.scaled[additionals],
             iterate.z[links],
-            extras.v[slice(0) if type(solver) is ActiveSets else additionals],
+            extras.v[slice(0) if solver.lists_structures else additionals],
         )
 
     @property
@@ -192,17 +190,14 @@ class PartState:
         return a + self.problem.quadratic * part.shift if self.problem.quadratic != 0.0 else a
 
     def additionals(self) -> FloatArray:
-        """Return the marginals of the additionals.
-
-        Active sets write theirs here: a factor may have far more additionals than structures.
-        """
+        """Return the marginals of the additionals."""
         v, chosen = self.problem.extras.v, self.problem.progress.iterations > 0
         if not self.problem.quadratic:
             chosen = chosen & ~self.part.direct  # their best structures are written already
         for view in self.views:
-            if type(view.solver) is ActiveSets and len(v):
+            if view.solver.lists_structures and len(v):
                 rows = np.flatnonzero(chosen[view.component])
-                write_additionals(view.solver.handle, rows, v[view.additionals])
+                view.solver.write_additionals(rows, v[view.additionals])
         return v
 
     def marginals(self) -> FloatArray:

@@ -64,7 +64,9 @@ class LocalSolver:
 
     lists_structures: ClassVar[bool] = False
     """Whether it finds solutions as mixtures of structures, by the type's oracle, which
-    `structures` lists. Otherwise an active set finds the structures of a solution on demand."""
+    `structures` lists. The loop then calls `solve` with an empty `v`, because there may be far more
+    additionals than structures, and `write_additionals` on request. Otherwise an active set finds
+    the structures of a solution on demand."""
 
     faces_complete: ClassVar[bool] = True
     """Whether `jvp` can follow `solve` directly, without `complete_faces`."""
@@ -114,7 +116,8 @@ class LocalSolver:
             Scores of all slots and of all additionals. Scores of forced slots are infinite;
             `make_finite` replaces them.
         z, v
-            Outputs: scaled marginals of the slots, and marginals of the additionals.
+            Outputs: scaled marginals of the slots, and marginals of the additionals, unless `v` is
+            empty.
         max_iterations
             A limit for solvers that iterate; 0 for as many as needed, -1 for a few.
         """
@@ -148,6 +151,10 @@ class LocalSolver:
 
         Called only if `lists_structures`.
         """
+        raise NotImplementedError
+
+    def write_additionals(self, rows: IntArray, v: FloatArray) -> None:
+        """Write the marginals of the additionals of solved `rows`; only if `lists_structures`."""
         raise NotImplementedError
 
     def copy_from(self, other: LocalSolver) -> None:

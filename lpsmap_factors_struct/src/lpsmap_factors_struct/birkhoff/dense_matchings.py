@@ -88,19 +88,19 @@ class DenseMatchings(ActiveSets):
 
         See `LocalSolver`.
         """
-        arrays, methods = (a, eta_v, z, v), self.methods[rows]
+        methods, limits = self.methods[rows], np.full(len(rows), MAX_STRUCTURES)
         dense, small = rows[methods == DENSE], rows[methods == SMALL]
         if len(dense):
-            solve_projections(self.handle, dense, *arrays)
+            solve_projections(self.handle, dense, a, eta_v, z)
         if len(small) and not stopped():
-            self.solve_sets(small, *arrays, max_iterations, np.full(len(small), MAX_STRUCTURES))
+            self.solve_sets(small, a, eta_v, z, max_iterations, limits[: len(small)])
             grown = self._beyond_limit(small, max_iterations)
             if len(grown) and not stopped():
                 self._begin_projections(grown)
-                solve_projections(self.handle, grown, *arrays)
+                solve_projections(self.handle, grown, a, eta_v, z)
         others = rows[self.methods[rows] == NO_PROJECTION]
         if len(others) and not stopped():
-            self.solve_sets(others, *arrays, max_iterations)
+            self.solve_sets(others, a, eta_v, z, max_iterations)
         raise_interrupt()
 
     def jvp(

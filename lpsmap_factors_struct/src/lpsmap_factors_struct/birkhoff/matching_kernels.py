@@ -43,7 +43,6 @@ def solve_projections(
     a: FloatArray,
     eta_v: FloatArray,
     z: FloatArray,
-    v: FloatArray,
 ) -> None:
     """Solve the local problems of matchings by projections, without a limit of iterations.
 

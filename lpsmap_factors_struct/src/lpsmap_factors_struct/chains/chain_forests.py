@@ -21,7 +21,11 @@ from lpsmap_core.api import (
 )
 from lpsmap_factors_struct.chains.chain_records import FOREST, NO_FOREST, SMALL, ChainsRecord
 from lpsmap_factors_struct.chains.forest import forest_size
-from lpsmap_factors_struct.chains.forest_kernels import multiply_forests, solve_forests
+from lpsmap_factors_struct.chains.forest_kernels import (
+    multiply_forests,
+    solve_forests,
+    write_forest_additionals,
+)
 from lpsmap_factors_struct.chains.paths import MAX_POSITIONS, forest_edges, n_paths, read_paths
 
 STRUCTURES_PER_LAYER, BASE_STRUCTURES = 2, 32
@@ -83,19 +87,20 @@ class ChainForests(ActiveSets):
 
         See `LocalSolver`.
         """
-        arrays = a, eta_v, z, v
         direct = self._of_method(FOREST, rows)
         if max_iterations == UNTIL_SOLVED:  # alone in their components
             small = self._of_method(SMALL, rows)
             direct = np.concatenate([direct, small[self.active[small] == 0]])
-        self._solve_on_forests(direct, *arrays)
+        self._solve_on_forests(direct, a, eta_v, z)
         small = self._of_method(SMALL, rows)
         if len(small) and not stopped():
-            self.solve_sets(small, *arrays, max_iterations, self.max_structures[small])
-            self._solve_on_forests(self._beyond_limit(small, max_iterations), *arrays)
+            self.solve_sets(small, a, eta_v, z, max_iterations, self.max_structures[small])
+            self._solve_on_forests(self._beyond_limit(small, max_iterations), a, eta_v, z)
         others = self._of_method(NO_FOREST, rows)
         if len(others) and not stopped():
-            self.solve_sets(others, *arrays, max_iterations)
+            self.solve_sets(others, a, eta_v, z, max_iterations)
+        if len(v) and not stopped():
+            self.write_additionals(rows, v)
         raise_interrupt()
 
     def _of_method(self, method: int, rows: IntArray) -> IntArray:
@@ -158,6 +163,12 @@ class ChainForests(ActiveSets):
                 "its marginals (Variables.value, graph.additionals_of), or its best structure "
                 "(solution.decode())."
             )
+
+    def write_additionals(self, rows: IntArray, v: FloatArray) -> None:
+        """Write the marginals of the additionals of solved `rows`."""
+        on_forests = self.methods[rows] == FOREST
+        super().write_additionals(rows[~on_forests], v)
+        write_forest_additionals(self.handle, rows[on_forests], v)
 
     def copy_from(self, other: LocalSolver) -> None:
         """Start from the final state of another solve of the same factors."""

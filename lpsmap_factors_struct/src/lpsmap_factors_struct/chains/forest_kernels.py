@@ -51,7 +51,6 @@ def solve_forests(
     a: FloatArray,
     eta_v: FloatArray,
     z: FloatArray,
-    v: FloatArray,
 ) -> None:
     """Solve the local problems of chains on forests, exactly and without a limit of iterations.
 
@@ -69,16 +68,27 @@ def solve_forests(
             return
         block, active = _block_of(chains, f), set_of(chains, f).active
         before, chain = block.copy(), _chain_of(chains, f, problem, work)
-        if _solve(f, chain, problem, z, v):
+        if _solve(f, chain, problem, z):
             status[f], own.methods[f] = OPTIMAL, FOREST
         elif not stopped():
             own.methods[f], active[0] = NO_FOREST, 0
         elif before[FOREST_SOLVED] == 1.0:
             block[:] = before
-            _write_solution(f, chain, chain.forest.flow, problem, z, v)
+            _write_flows(f, chain, chain.forest.flow, problem, z, z[:0])
         elif active[0] == 0:
             own.methods[f] = FOREST
-            _write_best_path(f, chain, problem, z, v)
+            _write_best_path(f, chain, problem, z)
+
+
+@kernel
+def write_forest_additionals(chains: Any, rows: IntArray, v: FloatArray) -> None:
+    """Write the marginals of the additionals of chains that have forests."""
+    problem = problem_of(chains, v, v)
+    longest, n_states = largest_chain(chains, rows, problem)
+    work = forest_workspace(longest, n_states, 0)
+    for f in rows:
+        chain = _chain_of(chains, f, problem, work)
+        _write_flows(f, chain, chain.forest.flow, problem, v[:0], v)
 
 
 @kernel
@@ -123,23 +133,21 @@ def _block_of(chains: Any, f: int) -> FloatArray:
 
 
 @leaf
-def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray) -> bool:
+def _solve(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray) -> bool:
     """Solve a chain's problem, and write the solution; return whether it is solved."""
     chain = _read_problem(f, held, problem)
     if not solve_on_forest(by_address(chain)):
         return False
-    _write_solution(f, held, held.forest.flow, problem, z, v)
+    _write_flows(f, held, held.forest.flow, problem, z, z[:0])
     return True
 
 
 @leaf
-def _write_best_path(
-    f: int, held: ForestChain, problem: LocalProblem, z: FloatArray, v: FloatArray
-) -> None:
+def _write_best_path(f: int, held: ForestChain, problem: LocalProblem, z: FloatArray) -> None:
     """Write the best path as the solution."""
     chain = _read_problem(f, held, problem)
     initialise_forest(by_address(chain))
-    _write_solution(f, held, held.forest.flow, problem, z, v)
+    _write_flows(f, held, held.forest.flow, problem, z, z[:0])
 
 
 @leaf
@@ -169,7 +177,7 @@ def _multiply(
         for t in range(held.length - 1):
             for x in range(t * 2 * held.n_states, (t + 1) * 2 * held.n_states):
                 work.target[x] = 0.0
-    _write_solution(f, held, work.target, problem, out_u, out_v)
+    _write_flows(f, held, work.target, problem, out_u, out_v)
 
 
 @leaf
@@ -183,7 +191,7 @@ def _copy_steps(f: int, chain: ForestChain, problem: LocalProblem) -> None:
 
 
 @leaf
-def _write_solution(
+def _write_flows(
     f: int,
     chain: ForestChain,
     flow: FloatArray,
@@ -191,7 +199,7 @@ def _write_solution(
     z: FloatArray,
     v: FloatArray,
 ) -> None:
-    """Write the marginals of slots, and of additionals unless `v` is empty, from the flows."""
+    """Write the sums of flows on the slots and on the additionals, unless `z` or `v` is empty."""
     forest, m, n, length = chain.forest, chain.work.m, np.uint64(chain.n_states), chain.length
     begin, stop = problem.additional_offsets[f], problem.additional_offsets[f + 1]
     n_nodes = np.uint64(length) * n
@@ -209,9 +217,10 @@ def _write_solution(
                 m[here + j] += flow[x]
             if len(v) > 0:
                 v[step + i * n + j] += flow[x]
-    lo = np.uint64(problem.offsets[f])
-    for k in range(n_nodes):
-        z[lo + k] = m[k] * problem.inverse_delta[lo + k]
+    if len(z) > 0:
+        lo = np.uint64(problem.offsets[f])
+        for k in range(n_nodes):
+            z[lo + k] = m[k] * problem.inverse_delta[lo + k]
     if len(v) > 0:
         first, final, last = np.uint64(begin), np.uint64(stop) - n, n_nodes - n
         for k in range(n):

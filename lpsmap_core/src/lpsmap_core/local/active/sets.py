@@ -150,7 +150,9 @@ class ActiveSets(LocalSolver):
         max_iterations: int,
     ) -> None:
         """Solve the local problems of `rows`; see `LocalSolver`."""
-        self.solve_sets(rows, a, eta_v, z, v, max_iterations)
+        self.solve_sets(rows, a, eta_v, z, max_iterations)
+        if len(v):
+            self.write_additionals(rows, v)
 
     def solve_sets(
         self,
@@ -158,29 +160,28 @@ class ActiveSets(LocalSolver):
         a: FloatArray,
         eta_v: FloatArray,
         z: FloatArray,
-        v: FloatArray,
         max_iterations: int,
         caps: IntArray = NO_CAPS,
     ) -> None:
-        """Solve the local problems of `rows` by active sets.
+        """Solve the local problems of `rows` by active sets, without marginals of additionals.
 
         An iteration asks the oracle for the best structure of every running factor, and lets it
         join the factor's set.
 
         Parameters
         ----------
-        rows, a, eta_v, z, v, max_iterations
+        rows, a, eta_v, z, max_iterations
             As for `solve`.
         caps
             A further limit of iterations for each of `rows`; empty without.
         """
         if self._rests:
             for some in self._at_work(rows):
-                self._solve_sets(rows[some], a, eta_v, z, v, max_iterations, caps[some])
+                self._solve_sets(rows[some], a, eta_v, z, max_iterations, caps[some])
         else:
             if self._released:
                 self.grow(rows)
-            self._solve_sets(rows, a, eta_v, z, v, max_iterations, caps)
+            self._solve_sets(rows, a, eta_v, z, max_iterations, caps)
             self.release(rows)
         raise_interrupt()
 
@@ -190,7 +191,6 @@ class ActiveSets(LocalSolver):
         a: FloatArray,
         eta_v: FloatArray,
         z: FloatArray,
-        v: FloatArray,
         max_iterations: int,
         caps: IntArray,
     ) -> None:
@@ -203,8 +203,6 @@ class ActiveSets(LocalSolver):
             n, full = advance(handle, running, a, eta_v, z)
             if full:
                 self.grow(rows)
-        if len(v):
-            write_additionals(handle, rows, v)
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
@@ -261,6 +259,10 @@ class ActiveSets(LocalSolver):
         entry, value = np.empty(n_entries, dtype=np.int64), np.empty(n_entries)
         read_out(self.handle, rows, owner, weight, offsets, entry, value)
         return Vertices(owner, weight, offsets, entry, value)
+
+    def write_additionals(self, rows: IntArray, v: FloatArray) -> None:
+        """Write the marginals of the additionals of solved `rows`."""
+        write_additionals(self.handle, rows, v)
 
     @property
     def delta(self) -> FloatArray:
