@@ -56,10 +56,13 @@ class LocalProblems(NamedTuple):
         return np.arange(self.bucket.n_factors)
 
     def solve(self, solver: LocalSolver, rows: IntArray | None = None) -> Solved:
-        """Return a solver's solutions, and NaN for factors that are not in `rows`."""
+        """Return a solver's solutions, asked for as the loop does; NaN for factors not in `rows`."""
         z, v = np.full(len(self.a), np.nan), np.full(len(self.eta_v), np.nan)
         rows = self.everything if rows is None else rows
-        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, v, MAX_ITERATIONS)
+        at_once = v[:0] if solver.lists_structures else v
+        solver.solve(rows, self.a.copy(), self.eta_v.copy(), z, at_once, MAX_ITERATIONS)
+        if solver.lists_structures and len(v):
+            solver.write_additionals(rows, v)
         return Solved(z, v)
 
     def moved(self, d_u: FloatArray, d_v: FloatArray) -> LocalProblems:
