@@ -29,7 +29,8 @@ MODULES = [
 ]
 
 if importlib.util.find_spec("torch"):
-    MODULES += ["lpsmap_torch", "lpsmap_torch.layers", "lpsmap_torch.distributions"]
+    TORCH = ["layers", "losses", "estimators", "distributions"]
+    MODULES += ["lpsmap_torch", *(f"lpsmap_torch.{module}" for module in TORCH)]
 if importlib.util.find_spec("jax"):
     MODULES += ["lpsmap_jax"]
 
@@ -37,10 +38,11 @@ INHERITED = {
     *("solve_map", "vertex", "decode", "examples", "hypergraph"),
     *("vertex_sizes", "map_kernel", "solve_sparsemap", "jvp", "projection_kernel", "jvp_kernel"),
     *("read", "devices", "asarray", "to_numpy", "declare", "solve"),
-    *("describe", "complete_faces", "copy_from", "forget", "structures"),
+    *("describe", "complete_faces", "copy_from", "forget", "structures", "write_additionals"),
+    "estimate",
 }
-"""What `Factor` and its kin, `FileFormat`, `Backend`, `Layer`, `Engine` and `LocalSolver` document
-for what derives."""
+"""What `Factor` and its kin, `FileFormat`, `Backend`, `Layer`, `Engine`, `LocalSolver` and
+`Estimator` document for what derives."""
 
 
 def public() -> dict[str, tuple[Any, str]]:

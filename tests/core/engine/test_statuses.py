@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,13 @@ from random_graphs import Polytope
 from warned import details_of
 
 FloatArray = npt.NDArray[np.float64]
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "when-not-solved.md"
+
+
+def test_the_page_on_failures_has_every_status() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [status.name for status in Status]
 
 
 def batch_of(scores: FloatArray, weights: FloatArray, rows: Any) -> tuple[FactorGraph, Any, Any]:

@@ -61,6 +61,7 @@ from lpsmap_core.engine.state import (
     initial_state,
 )
 from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
+from lpsmap_core.engine.stopping import CONVERGED, ITERATING, judge
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.local_solver import SHORT_RUN, UNTIL_SOLVED
@@ -138,7 +139,7 @@ def _solve_coupled(state: PartState, coupled: IntArray, options: Options) -> Non
             stop, options.max_iter, inner, *tolerances, options.adapt, options.relaxation
         )
         advance_components(state, coupled, workspace, settings, options.threads)
-        coupled = coupled[~progress.converged[coupled]]
+        coupled = coupled[progress.outcome[coupled] == ITERATING]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
         if len(coupled) and (stop == test.next_iteration or last_chance):
             coupled = coupled[~test.find(coupled)]
@@ -174,7 +175,8 @@ def _solve_single_factors(state: PartState, components: IntArray, options: Optio
             adopt_local_solutions(own, state.handle)
             progress.iterations[own], progress.stale[own] = 1, False
             finite = progress.primal_residual[own] == 0.0
-            progress.converged[own] = finite & ~progress.at_inner_limit[own]
+            solved = finite & ~progress.at_inner_limit[own]
+            progress.outcome[own] = np.where(solved, CONVERGED, ITERATING)
             if len(state.trace):
                 state.trace[0, 0, own] = progress.primal_residual[own]
                 state.trace[0, 1, own] = 0.0
@@ -240,8 +242,9 @@ def _iterate(
             c, residuals = selection.components, state.trace[iteration - 1]
             residuals[:, c] = progress.primal_residual[c], progress.dual_residual[c]
         if n_finished:
-            selection = keep_chosen(selection, state.part, ~progress.converged)
-            accelerations = [one for one in accelerations if not progress.converged[one.component]]
+            iterating = progress.outcome == ITERATING
+            selection = keep_chosen(selection, state.part, iterating)
+            accelerations = [one for one in accelerations if iterating[one.component]]
         for acceleration in accelerations:
             acceleration.finish()
             n_stale = 1
@@ -339,20 +342,21 @@ def average_and_judge(
     for c in components:
         if polish.selected[c]:
             continue
-        primal, dual = progress.primal_residual[c], progress.dual_residual[c]
-        changed_little = dual <= max(settings.dual_tol, progress.rounding[c])
-        within = primal <= settings.tol and changed_little and not progress.at_inner_limit[c]
+        outcome = judge(c, progress, settings.tol, settings.dual_tol)
+        if outcome == CONVERGED and may_wait and waits_for_polish(c, record, polish, settings.tol):
+            outcome = ITERATING
         accelerated = polish.accelerated[c] and iteration >= FIRST_ACCELERATED
         ratio = (
             balance_ratio(iteration, record.quadratic, accelerated) if settings.adapt else np.inf
         )
-        if within and not (may_wait and waits_for_polish(c, record, polish, settings.tol)):
-            progress.converged[c] = True
+        if outcome != ITERATING:
+            progress.outcome[c] = outcome
             n_finished += 1
         elif ratio < np.inf:
             before = progress.step_size[c]
             first_size = progress.first_step_size[c]
-            step_size = balanced_step_size(before, first_size, primal, dual, ratio)
+            residuals = progress.primal_residual[c], progress.dual_residual[c]
+            step_size = balanced_step_size(before, first_size, *residuals, ratio)
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
     if settings.adapt:

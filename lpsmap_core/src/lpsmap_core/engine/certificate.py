@@ -24,6 +24,7 @@ from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
+from lpsmap_core.engine.stopping import INFEASIBLE
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
@@ -113,7 +114,7 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
     bound = _bounds_at_rounding(state, optimality)
     alone = state.problem.direct & np.isinf(bound) & (state.problem.progress.iterations > 0)
     bound[alone] = np.sqrt(optimality.violation[alone])
-    again = np.isinf(bound) & ~state.problem.progress.infeasible
+    again = np.isinf(bound) & (state.problem.progress.outcome != INFEASIBLE)
     if again.any():
         refined = _solve_on(state, again, threads)
         exact = _bounds_at_rounding(refined, check_optimality(refined))

@@ -19,6 +19,7 @@ from lpsmap_core.engine.polish import MAX_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState
 from lpsmap_core.engine.status import Status
+from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.sets import ActiveSets
@@ -52,16 +53,16 @@ class SolvedPart(SolvedGraph):
         state, progress = self.state, self.state.problem.progress
         exact = state.exact()
         regular = state.imprecise is None and not state.unsolved_forms().size
-        if regular and (exact & ~progress.infeasible).all():
+        if regular and exact.all():
             return np.full(self.part.n_components, Status.SOLVED, dtype=object)
         limit = Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT
         status = np.full(self.part.n_components, limit, dtype=object)
-        status[progress.converged] = Status.CONVERGED
+        status[progress.outcome == CONVERGED] = Status.CONVERGED
         status[exact] = Status.SOLVED
         status[state.at_inner_limit()] = Status.INNER_ITERATION_LIMIT
         if state.imprecise is not None and not state.out_of_time:
             status[state.imprecise] = Status.PRECISION_LIMIT
-        status[progress.infeasible] = Status.INFEASIBLE
+        status[progress.outcome == INFEASIBLE] = Status.INFEASIBLE
         return status
 
     def unfinished(self) -> BoolArray:
@@ -147,7 +148,7 @@ class SolvedPart(SolvedGraph):
     def end(self) -> WarmStart:
         """Return the end of the loop as a warm start."""
         iterate, progress = self.state.problem.iterate, self.state.problem.progress
-        known = (progress.iterations > 0) & ~progress.infeasible
+        known = (progress.iterations > 0) & (progress.outcome != INFEASIBLE)
         numbers = iterate.u, iterate.duals, progress.step_size, progress.first_step_size
         u, duals, step_size, first_step_size = (array.copy() for array in numbers)
         return WarmStart(u, duals, step_size, known, first_step_size, self.state)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lpsmap_core.engine.options import Options, options_of_engine
 from lpsmap_core.engine.protocol import Backend, Engine, NumpyBackend, SolvedGraph, WarmStart
-from lpsmap_core.engine.status import Status
+from lpsmap_core.engine.status import OK, Status
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
@@ -264,7 +264,7 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
         shape = getattr(getattr(solved, name, None), "shape", None)
         if shape != (n_components,):
             raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
-    trusted = ((status == Status.SOLVED) | (status == Status.CONVERGED)) & ~bad
+    trusted = np.isin(status, OK) & ~bad
     arrays = [("marginals", solved.marginals(), trusted[part.component], 1.0)]
     if not solved.lazy_additionals:
         additionals = solved.additionals(), part.on_additionals(trusted)

@@ -29,7 +29,7 @@ from lpsmap_core.engine.admm import run_loop, solve_part
 from lpsmap_core.engine.infeasible import factor_of_links, violating_factors
 from lpsmap_core.engine.magnitudes import (
     HUGE_RATIO,
-    PRECISION_LIMIT,
+    MAX_PRECISE,
     Split,
     any_large,
     largest_magnitudes,
@@ -39,6 +39,7 @@ from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
+from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE, ITERATING
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import flags
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
@@ -84,7 +85,7 @@ def solve_quadratic(
     else:
         state = _solve_split(split, skip, options, warm)
     state.shrunk = split.shrunk
-    state.imprecise = split.unproven | ((largest > PRECISION_LIMIT) & ~split.proven)
+    state.imprecise = split.unproven | ((largest > MAX_PRECISE) & ~split.proven)
     return state
 
 
@@ -107,14 +108,14 @@ def _solve_split(
         state.out_of_time = out_of_time()
         if state.out_of_time:  # interrupted proofs prove nothing
             again = chosen & split.components_of(split.huge)
-            progress.converged[again] = False
+            progress.outcome[again] = ITERATING
         if state.out_of_time or not again.any():
             break
         chosen = again
         spent[chosen] += progress.iterations[chosen]
         set_scores(state.handle, chosen, *split.reduced(), options)
     progress.iterations[:] += spent
-    split.unproven |= again & progress.converged
+    split.unproven |= again & (progress.outcome == CONVERGED)
     return state
 
 
@@ -174,15 +175,15 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
     needing = violating_factors(state, state.problem.iterate.z, state.additionals())
     lacking = flags(state.problem.spans.component[needing], len(solved))
-    lacking = solved & withheld & (progress.infeasible | lacking)
-    judged = solved & progress.converged & ~lacking
+    lacking = solved & withheld & ((progress.outcome == INFEASIBLE) | lacking)
+    judged = solved & (progress.outcome == CONVERGED) & ~lacking
     unjustified = _profitable_entries(state, split, judged & withheld)
     doubtful = split.components_of(unjustified)
     claimed = released | split.scaled
     unproven = _unproven_components(state, split, judged & claimed & ~doubtful, options)
     split.proven |= judged & (withheld | claimed) & ~doubtful & ~unproven
     split.released |= (lacking[split.owner] & split.withheld) | unjustified
-    small = split.largest <= PRECISION_LIMIT
+    small = split.largest <= MAX_PRECISE
     split.give_up((doubtful | unproven) & small)
     _separate_levels(split)
     state.contradicting = {c: f for c, f in state.contradicting.items() if not lacking[c]}
@@ -303,4 +304,5 @@ def _unproven_components(
     gained = np.bincount(part.additional_component, gain, part.n_components)
     tolerance = max(PROJECTION_TOLERANCE, 10.0 * options.tol)
     stays = (moved <= tolerance) & (gained <= tolerance * split.unit())
-    return np.logical_and(chosen, ~(stays & other.problem.progress.converged) | fractional)
+    stays &= other.problem.progress.outcome == CONVERGED
+    return np.logical_and(chosen, ~stays | fractional)

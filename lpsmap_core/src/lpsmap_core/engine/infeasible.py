@@ -17,6 +17,7 @@ import numpy as np
 from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
@@ -75,7 +76,7 @@ class InfeasibilityTest:
         if out_of_time():  # interrupted projections give no valid bounds
             proven[:] = False
         if proven.any():
-            progress.infeasible[proven] = True
+            progress.outcome[proven] = INFEASIBLE
             self._record_proof(proven, gaps(np.arange(self.state.part.n_links)))
         return proven[running]
 
@@ -252,9 +253,10 @@ def find_violations(state: PartState) -> None:
     problem, progress = state.problem, state.problem.progress
     held_by = violating_factors(state, problem.iterate.z, state.additionals())
     # a factor without allowed structures can run out of iterations
-    finished = progress.converged | (problem.direct & progress.at_inner_limit)
+    limited = problem.direct & progress.at_inner_limit
+    finished = (progress.outcome == CONVERGED) | limited
     infeasible = _components_of(state, held_by) & finished
-    progress.infeasible[infeasible] = True
+    progress.outcome[infeasible] = INFEASIBLE
     _record(state, held_by & infeasible[problem.spans.component])
 
 

@@ -14,6 +14,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
+from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import sums
@@ -54,7 +55,8 @@ def solve_linear(
     state = initial_state(part, *reduced, options, warm)
     _solve(state, ~skip, options)
     find_violations(state)
-    needing = state.problem.progress.infeasible | _could_gain(state, withheld)
+    contradicts = state.problem.progress.outcome == INFEASIBLE
+    needing = contradicts | _could_gain(state, withheld)
     if needing.any():
         off[needing[part.component]] = False
         off_v[part.on_additionals(needing)] = False
@@ -134,7 +136,7 @@ def _take_best_structures(state: PartState, alone: BoolArray) -> None:
             solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), UNTIL_SOLVED)
     iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
     progress.primal_residual[alone] = progress.dual_residual[alone] = 0.0
-    progress.iterations[alone], progress.converged[alone] = 1, True
+    progress.iterations[alone], progress.outcome[alone] = 1, CONVERGED
 
 
 def linear_bounds(state: PartState) -> FloatArray:

@@ -21,7 +21,7 @@ from lpsmap_jit.compile import leaf
 HUGE_RATIO = 100.0
 """Scores are huge if they are at least this many times as large as the largest smaller one."""
 
-PRECISION_LIMIT = 1e8
+MAX_PRECISE = 1e8
 """Scores up to this are solved as they are if no proof succeeds."""
 
 STAND_IN = 1e3
@@ -59,11 +59,11 @@ class Split:
         """Raise the cut of some components to their next gap; return which have one."""
         cut, base = self.cut.copy(), np.ones(len(self.cut))
         _next_gap(self.part.spans, *self.split_entries(self.scores), chosen, cut, base)
-        raised = chosen & np.isfinite(cut) & (base <= PRECISION_LIMIT)
+        raised = chosen & np.isfinite(cut) & (base <= MAX_PRECISE)
         huge = np.isfinite(self.scores) & (np.abs(self.scores) >= cut[self.owner])
         positive = self.components_of(huge & (self.scores > 0.0))
         narrow = (base > 1.0) | (self.largest - cut <= cut / HUGE_RATIO)
-        raised &= (self.largest > PRECISION_LIMIT) | (~positive & narrow)
+        raised &= (self.largest > MAX_PRECISE) | (~positive & narrow)
         self.cut[raised], self.base[raised] = cut[raised], base[raised]
         self.considered |= raised
         of_raised = raised[self.owner]
@@ -80,7 +80,7 @@ class Split:
     @property
     def scaled(self) -> BoolArray:
         """Components that are not split but too large, so that all scores are scaled down."""
-        return ~self.considered & (self.largest > PRECISION_LIMIT)
+        return ~self.considered & (self.largest > MAX_PRECISE)
 
     @property
     def shrunk(self) -> FloatArray:

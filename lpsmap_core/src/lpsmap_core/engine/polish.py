@@ -43,6 +43,7 @@ from lpsmap_core.engine.selection import (
     scatter_to_links,
 )
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
+from lpsmap_core.engine.stopping import ITERATING
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
@@ -294,7 +295,7 @@ def revert_failed_polishes(
         if polish.pending[c] and not polish.selected[c]:
             polish.pending[c] = False
             reached = max(progress.primal_residual[c], progress.dual_residual[c])
-            if not progress.converged[c] and not reached <= 0.5 * polish.before[c]:
+            if progress.outcome[c] == ITERATING and not reached <= 0.5 * polish.before[c]:
                 progress.primal_residual[c] = progress.dual_residual[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
                 _postpone(c, progress.iterations[c], polish)

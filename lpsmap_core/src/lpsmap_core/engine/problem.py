@@ -61,8 +61,8 @@ class Progress(NamedTuple):
     dual_residual: FloatArray
     """Largest gamma |mu_v - previous mu_v| of the last iteration."""
     iterations: IntArray
-    converged: BoolArray
-    infeasible: BoolArray
+    outcome: ByteArray
+    """How the component ended, or that it did not; see `lpsmap_core.engine.stopping`."""
     at_inner_limit: BoolArray
     """Whether the latest local problem of a factor reached its iteration limit."""
     stale: BoolArray
@@ -165,8 +165,7 @@ def _set_scores(
         progress.rounding[c] = RESIDUAL_ROUNDING * finite
         progress.primal_residual[c] = progress.dual_residual[c] = np.inf
         progress.iterations[c], progress.stale[c] = 0, True
-        progress.converged[c] = progress.infeasible[c] = False
-        progress.at_inner_limit[c] = progress.warm[c] = False
+        progress.outcome[c], progress.at_inner_limit[c], progress.warm[c] = 0, False, False
         largest = max(largest, most)
     return largest if len(eta_v) == 0 else max(largest, _set_additionals(chosen, eta_v, problem))
 

@@ -11,9 +11,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lpsmap_core.engine.magnitudes import PRECISION_LIMIT
+from lpsmap_core.engine.magnitudes import MAX_PRECISE
 from lpsmap_core.engine.problem import RESIDUAL_ROUNDING, problem_at
 from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
 from lpsmap_core.local.local_solver import UNTIL_SOLVED, LocalSolver
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
@@ -31,7 +32,7 @@ def check_local_solutions(state: PartState) -> None:
         if not solver.lists_structures:
             f = first_invalid_solution(state.handle, b, solver.bucket.offsets, solver.delta)
             if f >= 0 and (
-                state.problem.progress.converged[solver.bucket.component[f]]
+                state.problem.progress.outcome[solver.bucket.component[f]] == CONVERGED
                 or _fails_alone(state, b, solver, f)
             ):
                 _refuse(state, b, solver, f)
@@ -82,14 +83,15 @@ def first_invalid_solution(handle: Any, b: int, offsets: IntArray, delta: FloatA
     link, factor = spans.first_link[b], spans.first_factor[b]
     for f in range(len(offsets) - 1):
         c = spans.component[factor + f]
-        large = progress.rounding[c] > PRECISION_LIMIT * RESIDUAL_ROUNDING
-        if progress.iterations[c] == 0 or progress.infeasible[c] or large:
+        large = progress.rounding[c] > MAX_PRECISE * RESIDUAL_ROUNDING
+        if progress.iterations[c] == 0 or progress.outcome[c] == INFEASIBLE or large:
             continue
-        n_wrong, most = 0, MARGINAL_TOLERANCE + 0.5 if progress.converged[c] else np.inf
+        converged = progress.outcome[c] == CONVERGED
+        n_wrong, most = 0, MARGINAL_TOLERANCE + 0.5 if converged else np.inf
         for i in range(offsets[f], offsets[f + 1]):
             distance = abs(delta[i] * z[link + i] - 0.5)
             n_wrong += not (distance <= most and distance < np.inf)
-        if progress.converged[c]:  # otherwise they may not be written yet
+        if converged:  # otherwise they may not be written yet
             for i in range(
                 spans.additional_offsets[factor + f], spans.additional_offsets[factor + f + 1]
             ):

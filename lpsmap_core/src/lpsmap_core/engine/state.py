@@ -18,6 +18,7 @@ from lpsmap_core.engine.problem import (
 )
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.starts import ServedStart
+from lpsmap_core.engine.stopping import CONVERGED
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
@@ -126,7 +127,7 @@ class PartState:
         """
         if self.faces_complete:
             return
-        converged = self.problem.progress.converged
+        converged = self.problem.progress.outcome == CONVERGED
         for view in self.views:
             if not view.solver.faces_complete:
                 rows = np.flatnonzero(converged[view.component])
@@ -168,9 +169,8 @@ class PartState:
         progress = self.problem.progress
         largest_score = progress.rounding / RESIDUAL_ROUNDING
         agree = progress.primal_residual <= EXACT_RESIDUAL
-        return (
-            progress.converged & agree & (progress.dual_residual <= EXACT_RESIDUAL * largest_score)
-        )
+        optimal = progress.dual_residual <= EXACT_RESIDUAL * largest_score
+        return (progress.outcome == CONVERGED) & agree & optimal
 
     def slot_scores(self) -> FloatArray:
         """Return ``eta / delta + lambda`` of every slot, with the sign of the slot.

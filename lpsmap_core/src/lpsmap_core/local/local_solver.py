@@ -17,7 +17,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
 from lpsmap_jit.memory import Words, words_of
 
-RUNNING, OPTIMAL, STALLED = 0, 1, 2
+RUNNING, OPTIMAL, OPTIMAL_TO_ROUNDING = 0, 1, 2
 """Status of a factor's local problem: not solved yet, solved, solved up to rounding."""
 
 UNTIL_SOLVED, SHORT_RUN = 0, -1
@@ -154,7 +154,10 @@ class LocalSolver:
         raise NotImplementedError
 
     def write_additionals(self, rows: IntArray, v: FloatArray) -> None:
-        """Write the marginals of the additionals of solved `rows`; only if `lists_structures`."""
+        """Write the marginals of the additionals of solved `rows` to `v`.
+
+        Called only if `lists_structures`, and then instead of writing them in `solve`.
+        """
         raise NotImplementedError
 
     def copy_from(self, other: LocalSolver) -> None:

@@ -56,7 +56,10 @@ class LocalProblems(NamedTuple):
         return np.arange(self.bucket.n_factors)
 
     def solve(self, solver: LocalSolver, rows: IntArray | None = None) -> Solved:
-        """Return a solver's solutions, asked for as the loop does; NaN for factors not in `rows`."""
+        """Return a solver's solutions, and NaN for factors that are not in `rows`.
+
+        Marginals of additionals are requested in the way of the loop.
+        """
         z, v = np.full(len(self.a), np.nan), np.full(len(self.eta_v), np.nan)
         rows = self.everything if rows is None else rows
         at_once = v[:0] if solver.lists_structures else v

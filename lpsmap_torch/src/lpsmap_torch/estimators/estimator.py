@@ -37,7 +37,7 @@ class Estimate(abc.ABC):
 
     @abc.abstractmethod
     def objective(self, items: Items) -> FloatArray:
-        """Return the (n_items,) objectives that the estimator maximises or attains."""
+        """Return the (n_items,) objectives of `items` that the estimator maximises or attains."""
 
     @abc.abstractmethod
     def solved(self, items: Items) -> BoolArray:

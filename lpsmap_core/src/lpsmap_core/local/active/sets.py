@@ -80,9 +80,9 @@ class ActiveSets(LocalSolver):
     """The active sets of a bucket: they solve, differentiate and list the structures.
 
     Solves start warm from the latest sets. A factor that runs out of iterations keeps the status
-    ``RUNNING``; one that cannot improve in floating point gets ``STALLED``. Products on the faces
-    are ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights that sum to
-    zero (Niculae & Martins 2020, Eq. 38 and 39).
+    ``RUNNING``; one that cannot improve in floating point gets ``OPTIMAL_TO_ROUNDING``. Products
+    on the faces are ``[W; N] Q [W; N]^T`` with ``Q`` the inverse of the Gram matrix on the weights
+    that sum to zero (Niculae & Martins 2020, Eq. 38 and 39).
 
     A subclass that starts with active sets or falls back to them calls `solve_sets`.
 

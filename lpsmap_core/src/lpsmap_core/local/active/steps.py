@@ -33,7 +33,13 @@ from lpsmap_core.local.finite_scores import (
     exchange_rate,
     make_finite,
 )
-from lpsmap_core.local.local_solver import OPTIMAL, RUNNING, SHORT_RUN, STALLED, UNTIL_SOLVED
+from lpsmap_core.local.local_solver import (
+    OPTIMAL,
+    OPTIMAL_TO_ROUNDING,
+    RUNNING,
+    SHORT_RUN,
+    UNTIL_SOLVED,
+)
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted, stopped
@@ -201,7 +207,7 @@ def _join(
         not (improved or refine(active_set, inverse_delta, copies, work))
         and gap <= STALL * rounding
     ):
-        active_set.status[0] = STALLED
+        active_set.status[0] = OPTIMAL_TO_ROUNDING
     _write_scores(f, problem, z, scores)
 
 
