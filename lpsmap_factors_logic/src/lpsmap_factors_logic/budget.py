@@ -36,7 +36,7 @@ from lpsmap_dynamic import (
     subset_hypergraph,
 )
 from lpsmap_factors_logic import sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor, without_negated
+from lpsmap_factors_logic.logic_factor import LogicFactor, without_negated
 from lpsmap_factors_logic.structures import Assignment, indicator
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 

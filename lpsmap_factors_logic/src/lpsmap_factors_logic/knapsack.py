@@ -30,7 +30,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import project_budget_rows
 from lpsmap_factors_logic import sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor, without_negated
+from lpsmap_factors_logic.logic_factor import LogicFactor, without_negated
 from lpsmap_factors_logic.sum_constrained import AT_MOST
 
 MIN_BUDGET, MAX_COST = 2.0**-4, 2.0**49

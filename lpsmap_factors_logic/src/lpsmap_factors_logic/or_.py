@@ -21,7 +21,7 @@ from lpsmap_core import (
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, sum_constrained_jvp
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, Tables, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.logic_factor import LogicFactor
 from lpsmap_factors_logic.simplex import project_simplex_rows
 from lpsmap_factors_logic.structures import (
     Assignment,

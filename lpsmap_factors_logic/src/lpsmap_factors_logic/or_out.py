@@ -38,7 +38,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, subset_hypergraph
 from lpsmap_factors_logic import sum_constrained
-from lpsmap_factors_logic.rows import LogicFactor
+from lpsmap_factors_logic.logic_factor import LogicFactor
 from lpsmap_factors_logic.simplex import simplex_threshold
 from lpsmap_factors_logic.structures import (
     Assignment,

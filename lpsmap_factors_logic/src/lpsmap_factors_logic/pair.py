@@ -38,7 +38,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import HypergraphBuilder, HypergraphFactor, Row, Tables, as_scores
 from lpsmap_factors_logic.broadcast_scores import broadcast_scores
-from lpsmap_factors_logic.rows import without_negated
+from lpsmap_factors_logic.logic_factor import without_negated
 
 SECOND, FIRST, EQUAL, BOTH, APART, COMPLEMENTS = 0, 1, 2, 3, 4, 5
 """Branches, by the marginal of both variables being on: m2, the smaller; m1, the smaller;
