@@ -39,12 +39,12 @@ from lpsmap_core.model.memory_limit import (
 )
 from lpsmap_core.model.slots import set_label
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.plugins.install_advice import installed_decoder
 from lpsmap_core.solution.distribution import Distributions
-from lpsmap_core.solution.installed_decoder import DEFAULT_GAP, installed_decoder
 from lpsmap_core.solution.plan import Plan, make_plan
 from lpsmap_core.solution.report import log, non_finite_message, report_unsolved
 from lpsmap_core.solution.scored_graph import ScoredGraph, scored_graph
-from lpsmap_core.solution.solution import Solution
+from lpsmap_core.solution.solution import DEFAULT_GAP, Solution
 from lpsmap_core.solution.solve import solve_laid_out
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.callers import stacklevel

@@ -18,6 +18,7 @@ from lpsmap_core.api import (
     checked_count,
     flipped_slots,
     name_of_factor,
+    placed_slots,
     real_numbers,
     slot_values,
     zero_unused_scores,
@@ -349,16 +350,10 @@ class Gibbs:
 
     def _placed(self, values: FloatArray, tangent: bool = False) -> FloatArray:
         """Return values of the slots in the shape of the variables."""
-        factor = self.factor
-        shape = factor.variables.shape
-        flipped = flipped_slots(factor)
+        flipped = flipped_slots(self.factor)
         if flipped is not None:
             values = np.where(flipped, -values if tangent else 1.0 - values, values)
-        if factor.keep is None:
-            return values.reshape(shape)
-        placed = np.zeros(shape)
-        placed[factor.keep] = values
-        return placed
+        return placed_slots(self.factor, values)
 
     def _distributions(self, structures: Found, probability: float | None = None) -> Distributions:
         """Return structures as distributions, with the given probability or their own."""

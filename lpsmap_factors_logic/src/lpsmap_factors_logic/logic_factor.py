@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables, as_variables
-from lpsmap_core.api import BoolArray, FloatArray, booleans, broadcast, replaced_options
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    booleans,
+    broadcast,
+    placed_slots,
+    replaced_options,
+)
 
 without_negated = replaced_options(negated="negate the variables, as in Or(u ^ negated)")
 """Decorator of factor types that earlier libraries gave an argument `negated`."""
@@ -120,11 +127,7 @@ class LogicFactor(Factor):
         """Return the mask of the last variable of every row that takes part."""
         last = np.zeros(self.offsets[-1], dtype=bool)
         last[self.offsets[1:] - 1] = True
-        if self.keep is None:
-            return last.reshape(self.variables.shape)
-        outputs = np.zeros(self.variables.shape, dtype=bool)
-        outputs[self.keep] = last
-        return outputs
+        return placed_slots(self, last)
 
     def _negations(self) -> BoolArray | bool:
         """Return the mask of the variables that the type negates before applying its constraint."""

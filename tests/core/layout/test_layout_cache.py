@@ -51,9 +51,7 @@ def assert_fresh(entry: arrangement._Entry) -> None:
     table = tabulate(entry.n_variables, entry.numbers, entry.slots, entry.variable)
     np.testing.assert_equal(entry.table, table)
     if entry.arrangement is not None:
-        offsets = table.offsets, table.additional_offsets
-        arrays = table.component, table.of_factor, *offsets, entry.variable, entry.negated
-        found = arrange(table.starts, *arrays, table.n_components)
+        found = arrange(table, entry.variable, entry.negated)
         np.testing.assert_equal(entry.arrangement[:-1], found[:-1])
         np.testing.assert_equal(entry.arrangement.loop.links, found.loop.links)
         records = [memory.record for memory in entry.arrangement.loop.records]

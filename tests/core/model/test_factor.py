@@ -15,7 +15,7 @@ from lpsmap_core import ConvergenceWarning, Factor, FactorGraph, Variables, stac
 from lpsmap_core.api import row_view
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.solvers import override_level
-from lpsmap_core.model.unused import unused_of
+from lpsmap_core.solution.scored_graph import unused_of
 from lpsmap_factors_logic import Xor
 from lpsmap_factors_struct import DepTree, Sequence
 from random_graphs import Polytope

@@ -27,7 +27,7 @@ def triangle() -> FactorGraph:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Core without any decoder."""
-    monkeypatch.setattr("lpsmap_core.solution.installed_decoder.installed", Registry)
+    monkeypatch.setattr("lpsmap_core.plugins.install_advice.installed", Registry)
 
 
 @pytest.mark.usefixtures("alone")

@@ -28,6 +28,7 @@ from lpsmap_core.plugins.install_advice import install_advice
 from lpsmap_core.plugins.registry import (
     Contributions,
     DuplicateNameError,
+    Plugin,
     Registration,
     installed,
     normalised,
@@ -104,7 +105,7 @@ def misspelt_groups() -> list[tuple[str, str]]:
     groups = importlib.metadata.entry_points().groups - {PROJECT}
     return sorted(
         {
-            (entry_point.dist.metadata["Name"] if entry_point.dist else "unknown", typo)
+            (Plugin.of_entry_point(entry_point).distribution, typo)
             for typo in difflib.get_close_matches(PROJECT, groups, 10, TYPO_SIMILARITY)
             for entry_point in importlib.metadata.entry_points(group=typo)
         }

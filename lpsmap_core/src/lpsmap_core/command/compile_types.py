@@ -23,8 +23,8 @@ from lpsmap_core.graph import FactorGraph
 from lpsmap_core.kernels.records import Scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_view
+from lpsmap_core.plugins.install_advice import installed_decoder
 from lpsmap_core.plugins.registry import installed
-from lpsmap_core.solution.installed_decoder import installed_decoder
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.ahead import Job, do_jobs, run_jobs
 from lpsmap_jit.arrays import FloatArray

@@ -256,57 +256,25 @@ class Arrangement(NamedTuple):
     loop: LoopArrays
 
 
-def arrange(
-    starts: IntArray,
-    component: IntArray,
-    of_factor: IntArray,
-    offsets: IntArray,
-    bucket_offsets: IntArray,
-    link_variable: IntArray,
-    negated: BoolArray,
-    n_components: int,
-) -> Arrangement:
-    """Arrange the part to solve.
+def arrange(table: FactorTable, link_variable: IntArray, negated: BoolArray) -> Arrangement:
+    """Arrange the part to solve, whose factors and variables are in the order of the components.
 
-    `starts`, and the offsets of slots and of additionals, `bucket_offsets`, are as in
-    `FactorTable`, for the buckets of the part. The arrays are allocated here for the same reason as
-    in `tabulate`.
+    The arrays are allocated here for the same reason as in `tabulate`.
     """
+    n, n_factors = table.n_components, len(table.of_factor)
     spans = Spans(
-        starts[1],
-        starts[2],
-        starts[0],
-        of_factor,
-        np.zeros(len(of_factor) + 1, dtype=np.int64),
-        np.empty((n_components + 1, starts.shape[1] - 1), dtype=np.int64),
-        np.empty(n_components + 1, dtype=np.int64),
+        first_link=table.starts[1],
+        first_additional=table.starts[2],
+        first_factor=table.starts[0],
+        component=table.of_factor,
+        additional_offsets=np.zeros(n_factors + 1, dtype=np.int64),
+        first_row=np.empty((n + 1, table.starts.shape[1] - 1), dtype=np.int64),
+        first_variable=np.empty(n + 1, dtype=np.int64),
     )
-    sizes, direct = np.zeros(n_components, np.int64), np.empty(n_components, np.bool_)
-    _fill_spans(starts, component, of_factor, bucket_offsets, spans)
-    _fill_sizes(starts, of_factor, offsets, spans, sizes, direct)
-    loop = LoopArrays(spans, component, link_variable, negated)
-    return Arrangement(spans, component, sizes, direct, loop)
-
-
-@leaf
-def _fill_sizes(
-    starts: IntArray,
-    of_factor: IntArray,
-    offsets: IntArray,
-    spans: Spans,
-    sizes: IntArray,
-    direct: BoolArray,
-) -> None:
-    """Write the sizes of components, which are zeros, and which components are direct."""
-    for b in range(starts.shape[1] - 1):
-        for f in range(starts[0, b], starts[0, b + 1]):
-            sizes[of_factor[f]] += offsets[f + b + 1] - offsets[f + b]
-    for c in range(len(sizes)):
-        n_variables = spans.first_variable[c + 1] - spans.first_variable[c]
-        n_factors = 0
-        for b in range(spans.first_row.shape[1]):
-            n_factors += spans.first_row[c + 1, b] - spans.first_row[c, b]
-        direct[c] = n_factors == 1 and sizes[c] == n_variables
+    sizes, direct = np.zeros(n, np.int64), np.empty(n, np.bool_)
+    _fill_spans(table, spans, sizes, direct)
+    loop = LoopArrays(spans, table.component, link_variable, negated)
+    return Arrangement(spans, table.component, sizes, direct, loop)
 
 
 @leaf
@@ -330,29 +298,30 @@ def _fill_links(
 
 
 @leaf
-def _fill_spans(
-    starts: IntArray,
-    component: IntArray,
-    of_factor: IntArray,
-    bucket_offsets: IntArray,
-    spans: Spans,
-) -> None:
-    """Write the positions of buckets and components; see `arrange` for the other arguments."""
-    additional_offsets, first_row = spans.additional_offsets, spans.first_row
-    n_components = len(spans.first_variable) - 1
-    for b in range(starts.shape[1] - 1):
+def _fill_spans(table: FactorTable, spans: Spans, sizes: IntArray, direct: BoolArray) -> None:
+    """Write the spans, the sizes of components, which are zeros, and which ones are direct."""
+    starts, of_factor, first_row = table.starts, table.of_factor, spans.first_row
+    n_components, n_buckets = len(sizes), starts.shape[1] - 1
+    spans.first_variable[n_components] = len(table.component)
+    for v in range(len(table.component) - 1, -1, -1):
+        spans.first_variable[table.component[v]] = v
+    for b in range(n_buckets):
         begin, end = starts[0, b], starts[0, b + 1]
         c = 0
         for f in range(begin, end):
-            additional_offsets[f + 1] = starts[2, b] + bucket_offsets[f + b + 1]
+            spans.additional_offsets[f + 1] = starts[2, b] + table.additional_offsets[f + b + 1]
+            sizes[of_factor[f]] += table.offsets[f + b + 1] - table.offsets[f + b]
             while c <= of_factor[f]:
                 first_row[c, b] = f - begin
                 c += 1
         for later in range(c, n_components + 1):
             first_row[later, b] = end - begin
-    spans.first_variable[n_components] = len(component)
-    for v in range(len(component) - 1, -1, -1):
-        spans.first_variable[component[v]] = v
+    for c in range(n_components):
+        n_factors = 0
+        for b in range(n_buckets):
+            n_factors += first_row[c + 1, b] - first_row[c, b]
+        n_variables = spans.first_variable[c + 1] - spans.first_variable[c]
+        direct[c] = n_factors == 1 and sizes[c] == n_variables
 
 
 MAX_GRAPHS = 4
@@ -399,25 +368,11 @@ def cached_arrangement(
             and np.array_equal(negated, entry.negated)
         ):
             return entry.table, entry.arrangement
-    table, arrangement = tabulate(n_variables, numbers, slots, variable), None
-    if table.in_order:
-        arrangement = arrange(
-            table.starts,
-            table.component,
-            table.of_factor,
-            table.offsets,
-            table.additional_offsets,
-            variable,
-            negated,
-            table.n_components,
-        )
+    table = tabulate(n_variables, numbers, slots, variable)
+    arrangement = arrange(table, variable, negated) if table.in_order else None
     if len(variable) <= MAX_CACHED_LINKS:
         entry = _Entry(n_variables, numbers, slots, variable, negated, table, arrangement)
-        _entries = _within_limit([entry, *_entries[: MAX_GRAPHS - 1]])
+        entries = [entry, *_entries[: MAX_GRAPHS - 1]]
+        ends = np.cumsum([len(entry.variable) for entry in entries])
+        _entries = entries[: np.searchsorted(ends, MAX_CACHED_LINKS, side="right")]
     return table, arrangement
-
-
-def _within_limit(entries: list[_Entry]) -> list[_Entry]:
-    """Return the first entries that have at most `MAX_CACHED_LINKS` links together."""
-    ends = np.cumsum([len(entry.variable) for entry in entries])
-    return entries[: np.searchsorted(ends, MAX_CACHED_LINKS, side="right")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from lpsmap_core.kernels.records import Factors
 from lpsmap_core.layout.arrangement import (
-    Arrangement,
     FactorTable,
     Links,
     LoopArrays,
@@ -140,6 +139,9 @@ class Part:
     """For each component, whether it is one factor of distinct variables, solved without ADMM."""
     loop: LoopArrays
     """The records for the loop, made when first used."""
+    _derived: dict[Callable[[Part], Any], Any] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
         """Return ``make(self)``, computed once; the arrays of a part do not change."""
@@ -147,10 +149,6 @@ class Part:
             self._derived[make] = make(self)
         value: Derived = self._derived[make]
         return value
-
-    @functools.cached_property
-    def _derived(self) -> dict[Callable[[Part], Any], Any]:
-        return {}
 
     @functools.cached_property
     def all_direct(self) -> bool:
@@ -192,14 +190,9 @@ class Part:
         """Number of connected components."""
         return len(self.direct)
 
-    def of_graph(self, numbers: FloatArray, copy: bool = True) -> FloatArray:
-        """Return the numbers of the part's variables, from those of the graph.
-
-        The result is a copy unless `copy` is false.
-        """
-        if self.ids is None:
-            return numbers.copy() if copy else numbers
-        return numbers[self.ids]
+    def of_graph(self, numbers: FloatArray) -> FloatArray:
+        """Return the `numbers` of the part's variables, from those of the graph, in a new array."""
+        return numbers.copy() if self.ids is None else numbers[self.ids]
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""
@@ -229,19 +222,15 @@ class Part:
             for f in factors
         ]
 
-    def by_bucket(
-        self, arrays: Sequence[FloatArray], factors: Sequence[Factor], copy: bool = True
-    ) -> FloatArray:
-        """Return flat numbers on all additionals from (n_factors, n_additionals) arrays.
+    def by_bucket(self, arrays: Sequence[FloatArray], factors: Sequence[Factor]) -> FloatArray:
+        """Return flat numbers on all additionals, in a new array.
 
-        There is one array per declaration. The result is a copy unless `copy` is false.
+        From `arrays` of shape (n_factors, n_additionals), one for each of the `factors`.
         """
         if not self.n_additionals:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
         declared = [arrays[position[id(d)]] for d in self._declarations]
-        if not copy and len(declared) == 1 and self._places is None:
-            return np.ascontiguousarray(declared[0], dtype=np.float64).reshape(-1)
         flat, begin = np.empty(sum(array.size for array in declared)), 0
         for array in declared:  # which may repeat its numbers, so that its own copy would be large
             flat[begin : begin + array.size].reshape(array.shape)[...] = array
@@ -282,20 +271,9 @@ class Part:
         return self.loop.links
 
     def on_additionals(self, values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """Return for each additional the value of its component.
-
-        Parameters
-        ----------
-        values
-            (n_components,) a value for each component.
-        """
+        """Return for each additional the value of its component; `values` has one for each."""
         spans = self.spans
         return np.repeat(values[spans.component], np.diff(spans.additional_offsets))
-
-    def components_of_additionals(self, numbers: IntArray) -> IntArray:
-        """Return the components of some additionals, by their numbers."""
-        factor = np.searchsorted(self.spans.additional_offsets, numbers, side="right") - 1
-        return self.spans.component[factor]
 
     @property
     def additional_component(self) -> IntArray:
@@ -367,15 +345,7 @@ class Layout:
 
 
 def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
-    """Lay out a graph's factors.
-
-    Parameters
-    ----------
-    n_variables
-        Number of variables of the graph.
-    factors
-        Its declarations.
-    """
+    """Lay out the declarations `factors` of a graph of `n_variables`."""
     groups: dict[tuple[type[Factor], bool], list[Factor]] = {}
     for factor in factors:
         groups.setdefault((type(factor), factor._generic), []).append(factor)
@@ -386,20 +356,13 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
         [slot_values(d, d.variables.negated) for d in declarations], np.bool_
     )
     slots = concatenate_rows([d.offsets for d in declarations], np.int64)
-    _share_slots(declarations, variable, negated)
     table, arrangement = cached_arrangement(n_variables, numbers, slots, variable, negated)
     buckets = [_bucket(b, g, table, variable, negated) for b, g in enumerate(groups.values())]
-    part = _part(buckets, table, arrangement, variable, negated)
+    if arrangement is None:
+        part = _sorted_part(buckets, table)
+    else:
+        part = Part(buckets, None, variable, negated, **arrangement._asdict())
     return Layout(n_variables, table.n_components, table.component, buckets, part)
-
-
-def _share_slots(declarations: list[Factor], variable: IntArray, negated: BoolArray) -> None:
-    """Let declarations refer to the slots of a layout, so that large graphs hold them once."""
-    end = 0
-    for declaration in declarations:
-        begin, end = end, end + int(declaration.offsets[-1])
-        if declaration.keep is None:
-            declaration.variables.refer_to(variable[begin:end], negated[begin:end])
 
 
 # -------------------------------------------------------------------- buckets
@@ -446,17 +409,9 @@ def _select_factors(factors: Factors, rows: IntArray, slots: IntArray) -> Factor
 # -------------------------------------------------------------------- the part to solve
 
 
-def _part(
-    buckets: list[Bucket],
-    table: FactorTable,
-    arrangement: Arrangement | None,
-    variable: IntArray,
-    negated: BoolArray,
-) -> Part:
-    if arrangement is not None:
-        return Part(buckets, None, variable, negated, **arrangement._asdict())
-    component = table.component
-    variables = _ordered(component)
+def _sorted_part(buckets: list[Bucket], table: FactorTable) -> Part:
+    """Return the part whose variables and factors are brought in the order of the components."""
+    component, variables = table.component, _ordered(table.component)
     position = np.empty(len(component), dtype=np.int64)
     position[variables] = np.arange(len(variables))
     buckets = [
@@ -484,28 +439,29 @@ def part_of_buckets(
     ids
         As in `Part`.
     """
-    variable = concatenate_rows([b.variable for b in buckets], np.int64)
-    negated = concatenate_rows([b.negated for b in buckets], np.bool_)
-    of_factor = concatenate_rows([b.component for b in buckets], np.int64)
-    offsets = concatenate_rows([b.offsets for b in buckets], np.int64)
-    additional_offsets = concatenate_rows([b.additional_offsets for b in buckets], np.int64)
+
+    def joined(name: str, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
+        return concatenate_rows([getattr(bucket, name) for bucket in buckets], dtype)
+
+    variable, negated = joined("variable"), joined("negated", np.bool_)
     counts = [[b.n_factors, b.n_links, b.n_additionals] for b in buckets]
     starts = np.array([[0, 0, 0], *counts]).cumsum(axis=0).T.copy()
+    table = FactorTable(
+        starts=starts,
+        declaration=joined("declaration"),
+        row=joined("row"),
+        offsets=joined("offsets"),
+        additional_offsets=joined("additional_offsets"),
+        of_factor=joined("component"),
+        component=component,
+        n_components=n_components,
+        in_order=True,
+    )
     buckets = [
         replace(b, variable=variable[lo:hi])  # a view saves memory in large graphs
         for b, lo, hi in zip(buckets, starts[1, :-1], starts[1, 1:], strict=True)
     ]
-    arrangement = arrange(
-        starts,
-        component,
-        of_factor,
-        offsets,
-        additional_offsets,
-        variable,
-        negated,
-        n_components,
-    )
-    return Part(buckets, ids, variable, negated, **arrangement._asdict())
+    return Part(buckets, ids, variable, negated, **arrange(table, variable, negated)._asdict())
 
 
 def _in_order(bucket: Bucket) -> Bucket:
@@ -528,16 +484,13 @@ _NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 def row_parameters(declarations: list[Factor], n: int) -> FloatTable:
     """Return the registered columns of the `n` factors of some declarations of a type."""
-    rows = declarations[0]._parameters.rows
-    parameters, begin = np.empty((n, sum(map(math.prod, rows.values())))), 0
-    for name, shape in rows.items():
-        arrays, end = [d._kernel_numbers(name) for d in declarations], begin + math.prod(shape)
-        columns = parameters[:, begin] if shape == () else parameters[:, begin:end]
-        if shape:
-            arrays = [array.reshape(len(array), end - begin) for array in arrays]
-        np.concatenate(arrays, out=columns, casting="unsafe")
-        begin = end
-    return parameters
+    columns = [
+        np.concatenate(
+            [d._kernel_numbers(name).reshape(d.n_factors, math.prod(shape)) for d in declarations]
+        )
+        for name, shape in declarations[0]._parameters.rows.items()
+    ]
+    return np.concatenate([np.empty((n, 0)), *columns], axis=1)
 
 
 def link_parameter(declarations: list[Factor]) -> FloatArray:
@@ -560,4 +513,8 @@ def integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
         ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[position])
         arrays += [array.reshape(-1) for array in of_declaration]
         begin = int(ends[-1])
-    return (concatenate_rows(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
+    if not ranges:
+        return _NO_INTEGERS
+    # a single array, which may be large, is shared; kernels take writable ones
+    joined = np.concatenate(arrays) if len(arrays) > 1 else np.require(arrays[0], None, ["W"])
+    return joined, np.concatenate(ranges)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lpsmap_core.kernels.records import KERNELS
+
 ORACLE = frozenset({"solve_map", "vertex"})
 """The methods that define the structures of a factor type."""
-
-KERNELS = frozenset({"map_kernel", "projection_kernel", "jvp_kernel"})
-"""What a type's own local solver may rely on, besides its structures."""
 
 OPTIONAL = (
     *KERNELS,
@@ -29,7 +28,8 @@ def disinherit(factor_type: type, root: type) -> None:
     """
     defining = ORACLE.union(*(_abstract(base) for base in factor_type.__mro__))
     for name in OPTIONAL:
-        relied_on = defining | KERNELS if name == "local_solver" else defining
+        # a type's own local solver may rely on kernels
+        relied_on = defining | KERNELS.keys() if name == "local_solver" else defining
         bases = [b for b in factor_type.__mro__ if not _is_other(b, factor_type, root, relied_on)]
         if len(bases) == len(factor_type.__mro__):
             continue

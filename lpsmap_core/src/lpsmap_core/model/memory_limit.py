@@ -36,13 +36,7 @@ _budget: ContextVar[_Budget | None] = ContextVar("lpsmap_memory_budget", default
 
 @contextmanager
 def memory_limit(max_memory: float) -> Iterator[None]:
-    """Limit what `reserve_memory` accepts within a block.
-
-    Parameters
-    ----------
-    max_memory
-        The maximum number of bytes, of all that is reserved in the block.
-    """
+    """Limit the bytes that `reserve_memory` accepts within a block to `max_memory` in total."""
     token = _budget.set(_Budget(int(max_memory)))
     try:
         yield
@@ -51,19 +45,9 @@ def memory_limit(max_memory: float) -> Iterator[None]:
 
 
 def reserve_memory(n_bytes: int, what: str) -> None:
-    """Count memory that is about to be allocated; outside of `memory_limit` without a limit.
+    """Count about `n_bytes` that are to be allocated for `what`, such as "variables".
 
-    Parameters
-    ----------
-    n_bytes
-        An estimate of its size.
-    what
-        What it is for, in the plural, for errors.
-
-    Raises
-    ------
-    MemoryLimitError
-        If the limit is exceeded.
+    Raises a MemoryLimitError if they exceed the limit of a block of `memory_limit`.
     """
     budget = _budget.get()
     if budget is None:

@@ -24,23 +24,10 @@ class Parameters:
         return [*self.rows, *(name for name in (self.link, self.integers) if name is not None)]
 
     def register(self, owner: str, helper: str, name: str, shape: tuple[int, ...] = ()) -> None:
-        """Register an attribute.
+        """Register an attribute by the `helper` of `Factor`, with the `shape` for one factor.
 
-        Parameters
-        ----------
-        owner
-            Name of the factor type in errors.
-        helper
-            The method of `Factor` that registers it.
-        name
-            Name of the attribute.
-        shape
-            Shape of one factor's numbers, for `Factor.per_factor`.
-
-        Raises
-        ------
-        TypeError
-            If the name is registered already, or another one by `per_link` or `integers`.
+        Raises a TypeError, in which the `owner` is the factor type, if the `name` is registered
+        already, or another one by `per_link` or `integers`.
         """
         if name in self.helpers:
             raise TypeError(

@@ -27,6 +27,15 @@ def slot_values(declaration: Factor, values: npt.NDArray[Any]) -> npt.NDArray[An
     return values.reshape(-1) if declaration.keep is None else values[declaration.keep]
 
 
+def placed_slots(declaration: Factor, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return `values` of the slots of `declaration` in the shape of its variables; else zeros."""
+    if declaration.keep is None:
+        return values.reshape(declaration.variables.shape)
+    placed = np.zeros(declaration.variables.shape, dtype=values.dtype)
+    placed[declaration.keep] = values
+    return placed
+
+
 def slots_of(declaration: Factor, i: int) -> slice:
     """Return the positions of the slots of factor `i` among the slots of its `declaration`."""
     return slice(int(declaration.offsets[i]), int(declaration.offsets[i + 1]))
@@ -107,14 +116,9 @@ def _row_shape(declaration: Factor, i: int) -> tuple[int, ...]:
 
 
 def set_label(factor: Factor, name: Any) -> None:
-    """Validate and store the name of a declaration; see `FactorGraph.add`.
+    """Validate and store the `name` of the declaration `factor`.
 
-    Raises
-    ------
-    TypeError
-        If the name is neither text nor a sequence of texts.
-    ValueError
-        If its fields do not fit the batch axes, or there is not one text for each factor.
+    `FactorGraph.add` describes names, and the errors that this function raises.
     """
     if isinstance(name, str):
         n_axes = len(factor.batch_shape)
@@ -149,14 +153,9 @@ def _has_fields(name: str, n_axes: int) -> bool:
 
 
 def label_of(factor: Factor, row: int, factors: Sequence[Factor]) -> str:
-    """Return the name of a factor, or its type, index and place among the declarations.
+    """Return the name of factor number `row` of the declaration `factor`.
 
-    Parameters
-    ----------
-    factor, row
-        The declaration, and the number of the factor in it.
-    factors
-        The declarations of the graph.
+    Without a name, it is the type, index and place among the graph's declarations, `factors`.
     """
     name = vars(factor).get(LABEL)
     if name is not None and not isinstance(name, str):

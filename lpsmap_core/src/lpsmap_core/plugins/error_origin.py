@@ -11,14 +11,9 @@ LIBRARIES = ("lpsmap_core.", "lpsmap_dynamic.", "lpsmap_jit.")
 
 
 def error_with_origin(error: BaseException) -> str:
-    """Return the message of an error, and the function of a plugin that raised it, if one did.
+    """Return the message of an `error`, and the function of a plugin that raised it, if one did.
 
     This is the last function outside the libraries that they called.
-
-    Parameters
-    ----------
-    error
-        The caught exception.
     """
     frames = list(traceback.walk_tb(error.__traceback__))
     called = itertools.dropwhile(lambda entry: not _is_of(LIBRARIES, entry[0]), frames)

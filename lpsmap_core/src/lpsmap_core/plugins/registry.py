@@ -50,11 +50,9 @@ class Plugin:
     @classmethod
     def of_entry_point(cls, entry_point: EntryPoint) -> Plugin:
         """Return the plugin of an entry point."""
-        distribution = entry_point.dist
-        if distribution is None:  # for an entry point that was constructed by hand
-            return cls(entry_point.name, "unknown", "unknown")
-        name = distribution.metadata["Name"] or "unknown"
-        return cls(entry_point.name, name, distribution.version)
+        assert entry_point.dist is not None  # it is installed
+        name = entry_point.dist.metadata["Name"] or "unknown"
+        return cls(entry_point.name, name, entry_point.dist.version)
 
     @property
     def key(self) -> str:
@@ -93,23 +91,9 @@ class Contributions(Mapping[str, Registration]):
             self.conflicts.setdefault(name, (first, registration))
 
     def named(self, name: str, option: str, *others: str) -> Any:
-        """Return the value that is registered by the name given for an option.
+        """Return the value of the name given for an option, which has some `others` of its own.
 
-        Parameters
-        ----------
-        name
-            The name.
-        option
-            Name of the option, for errors.
-        *others
-            Further values that the option may have, for errors.
-
-        Raises
-        ------
-        ValueError
-            If no plugin registers the name.
-        DuplicateNameError
-            If two plugins register it.
+        Raises a ValueError if no plugin registers the name.
         """
         if name not in self:
             raise ValueError(
@@ -118,15 +102,6 @@ class Contributions(Mapping[str, Registration]):
         return self[name].value
 
     def __getitem__(self, name: str) -> Registration:
-        """Return a registration.
-
-        Raises
-        ------
-        KeyError
-            If no plugin registers the name.
-        DuplicateNameError
-            If two plugins register it.
-        """
         if name in self.conflicts:
             raise DuplicateNameError(self.conflict_message(name))
         return self._first[name]
@@ -426,18 +401,15 @@ def disabled_names() -> set[str]:
 
 def matching_names(entry_point: EntryPoint) -> set[str]:
     """Return the names in the variable that disable an entry point; ``all`` disables all."""
-    distribution = "" if entry_point.dist is None else entry_point.dist.metadata["Name"] or ""
-    return {"all", normalised(entry_point.name), normalised(distribution)} & disabled_names()
+    plugin = Plugin.of_entry_point(entry_point)
+    return {"all", normalised(plugin.name), normalised(plugin.distribution)} & disabled_names()
 
 
 def is_disabled(distribution: str) -> bool:
     """Return whether an installed distribution has plugins, and all of them are disabled."""
-    plugins = [
-        each
-        for each in entry_points(group=PROJECT)
-        if each.dist is not None and normalised(each.dist.metadata["Name"] or "") == distribution
-    ]
-    return bool(plugins) and all(map(matching_names, plugins))
+    points = entry_points(group=PROJECT)
+    mine = [p for p in points if normalised(Plugin.of_entry_point(p).distribution) == distribution]
+    return bool(mine) and all(map(matching_names, mine))
 
 
 def normalised(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lpsmap_core.layout.layout import Layout
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import label_of
-from lpsmap_core.solution.installed_decoder import installed_decoder
+from lpsmap_core.plugins.install_advice import installed_decoder
 from lpsmap_core.solution.scored_graph import ScoredGraph
 
 MAX_TIME = 3.0
@@ -33,14 +33,9 @@ class ReducedContradictions(NamedTuple):
 
 
 def reduced_contradictions(graph: ScoredGraph, known: Places) -> ReducedContradictions:
-    """Return the contradictions that the installed decoder finds, or the known ones without it.
+    """Return the contradictions of a `graph` that the installed decoder finds, from `known` ones.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    known
-        For each infeasible component factors that contradict each other, if any are known.
+    These are all that there are without a decoder.
     """
     ended = frozenset[int]()
     if known:
@@ -65,16 +60,10 @@ def declared(layout: Layout, known: Places) -> Contradictions:
 def explain_contradictions(
     contradictions: Contradictions, factors: Sequence[Factor], ended: Container[int] = ()
 ) -> str:
-    """Return a sentence for each component, which names its contradicting factors.
+    """Return a sentence for each component of `contradictions`, which names the factors.
 
-    Parameters
-    ----------
-    contradictions
-        The contradictions.
-    factors
-        The declarations of the graph.
-    ended
-        Components where the time limit ended the search for unnecessary factors.
+    The graph's declarations are `factors`. In the components `ended`, the time limit ended the
+    search for unnecessary factors.
     """
     limit = f"; more than necessary may be named: the time limit of {MAX_TIME:g} s ended the search"
     return " ".join(

@@ -215,12 +215,8 @@ class Distributions:
 
     def __getitem__(self, key: int | tuple[int, ...]) -> Distribution:
         # indexing an array provides NumPy's semantics, including negative indices and errors
-        numbers = np.arange(len(self))
-        index = (
-            numbers.reshape(self.factor.batch_shape)[key]
-            if isinstance(key, tuple)
-            else (numbers[key])
-        )
+        shape = self.factor.batch_shape if isinstance(key, tuple) else (len(self),)
+        index = np.arange(len(self)).reshape(shape)[key]
         if index.ndim:
             raise TypeError(
                 f"index {key!r} selects {index.size} factors; expected the index of one. Iterate "

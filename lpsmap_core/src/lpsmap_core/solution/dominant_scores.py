@@ -12,7 +12,6 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.layout.layout import Part
-from lpsmap_core.layout.ragged import ranges
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
@@ -56,8 +55,9 @@ def reduce_dominant_scores(
     magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
     order = np.lexsort((magnitude, owner))
     begin = np.searchsorted(owner[order], np.arange(part.n_components + 1))
-    near = np.empty_like(magnitude)
-    near[order] = _reduce(magnitude[order], begin)
+    ascending, near = np.empty_like(magnitude), np.empty_like(magnitude)
+    _reduce(magnitude[order], begin, ascending)
+    near[order] = ascending
     other = near != magnitude
     changed[owner[other]] = True
     scores[other] = np.copysign(near, scores)[other]
@@ -75,46 +75,21 @@ def _extent(scores: FloatArray) -> tuple[float, float]:
     return least, most
 
 
-def _reduce(magnitude: FloatArray, begin: IntArray) -> FloatArray:
-    """Return the reduced magnitudes, given magnitudes that ascend within each component.
-
-    All components are processed at once, since every component of a batch can have masks.
-    """
-    component = np.repeat(np.arange(len(begin) - 1), np.diff(begin))
-    # all scores between two edges have the same scale
-    edges = np.union1d(begin, _find_dominant(magnitude, begin[component]))
-    first = edges[:-1]
-    of = component[first]
-    rank, near = np.arange(len(of)) - np.searchsorted(of, of), magnitude.copy()
-    for r in range(1, int(rank.max()) + 1):
-        groups = np.flatnonzero(rank == r)
-        places, n = ranges(edges, groups), np.diff(edges)[groups]
-        below = _range_sums(near, begin[of[groups]], first[groups])
-        # the division comes first, since the quotient of the two factors may underflow
-        near[places] /= np.repeat(magnitude[first[groups]], n)
-        near[places] *= np.repeat(REDUCED * below, n)
-    largest = near[edges[1:] - 1][np.searchsorted(of, component, side="right") - 1]
-    least = np.where(np.isin(component, of[rank > 0]), 1.0, 0.0)
-    allowed = np.clip(largest, least, MAX_MAGNITUDE)
-    other = allowed != largest
-    near[other] = near[other] / largest[other] * allowed[other]
-    return near
-
-
-def _find_dominant(magnitude: FloatArray, begin: IntArray) -> IntArray:
-    """Return where ascending magnitudes dominate the sum of those from `begin` up to them."""
-    before = np.append(0.0, magnitude[:-1])
-    with np.errstate(over="ignore"):
-        above = (before > 0.0) & (magnitude > DOMINANT * before)
-        places = np.flatnonzero(above & (begin < np.arange(len(magnitude))))
-        below = _range_sums(magnitude, begin[places], places)
-        return places[magnitude[places] > DOMINANT * below]
-
-
-def _range_sums(numbers: FloatArray, first: IntArray, last: IntArray) -> FloatArray:
-    """Return the sums of ``numbers[first:last]`` for each pair."""
-    if not len(first):
-        return np.empty(0)
-    pairs = np.stack([first, last], axis=1).reshape(-1)
-    with np.errstate(over="ignore"):  # sums between two pairs may overflow
-        return np.add.reduceat(numbers, pairs)[::2]
+@leaf
+def _reduce(magnitude: FloatArray, begin: IntArray, near: FloatArray) -> None:
+    """Write the reduced magnitudes, given magnitudes that ascend within each component."""
+    for c in range(len(begin) - 1):
+        # the first dominant score of those that share a scale, 0 for none, and its new magnitude
+        first, new = 0.0, 0.0
+        below, below_near = 0.0, 0.0
+        for i in range(begin[c], begin[c + 1]):
+            if below > 0.0 and DOMINANT * below < magnitude[i]:
+                first, new = magnitude[i], REDUCED * below_near
+            # the division comes first, since the quotient of the two others may underflow
+            near[i] = magnitude[i] if first == 0.0 else magnitude[i] / first * new
+            below, below_near = below + magnitude[i], below_near + near[i]
+        largest = near[begin[c + 1] - 1] if begin[c] < begin[c + 1] else 0.0
+        allowed = min(max(largest, 1.0 if first > 0.0 else 0.0), MAX_MAGNITUDE)
+        if allowed != largest:
+            for i in range(begin[c], begin[c + 1]):
+                near[i] = near[i] / largest * allowed

@@ -18,8 +18,9 @@ from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_core.local.vertices import join_vertices, structure_scores
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of, real_numbers
-from lpsmap_core.model.slots import slot_values
+from lpsmap_core.model.slots import placed_slots, slot_values
 from lpsmap_core.model.variables import Variables
+from lpsmap_core.plugins.install_advice import installed_decoder
 from lpsmap_core.solution.contradictions import (
     Contradictions,
     ReducedContradictions,
@@ -28,16 +29,19 @@ from lpsmap_core.solution.contradictions import (
 )
 from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
-from lpsmap_core.solution.installed_decoder import (
-    DECODE_MAX_NODES,
-    DECODE_MAX_TIME,
-    DEFAULT_GAP,
-    installed_decoder,
-)
 from lpsmap_core.solution.scored_graph import ScoredGraph
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.deadlines import Deadline
+
+DEFAULT_GAP = 1e-8
+"""Relative difference of bound and score that counts as a proof."""
+
+DECODE_MAX_NODES = 1000
+"""Default maximum number of nodes for decoding a relaxed solution."""
+
+DECODE_MAX_TIME = 10.0
+"""Default time limit in seconds. For thousands of tables, a thousand nodes would take minutes."""
 
 
 @dataclass
@@ -97,8 +101,6 @@ class Solution:
     @functools.cached_property
     def free(self) -> IntArray:
         """Numbers of the variables in no factor, with the values ``clip(score / T, 0, 1)``."""
-        if self.layout.part.n_variables == len(self.values):
-            return np.empty(0, dtype=np.int64)
         return np.flatnonzero(self.layout.component < 0)
 
     @functools.cached_property
@@ -107,15 +109,13 @@ class Solution:
 
         (n_components,) ``<eta, mu> + <eta_N, nu> - T/2 ||mu||^2`` at temperature T, 1 by default.
         """
-        part, (eta, eta_v), (mu, nu) = self.layout.part, self.graph.of_part(), self._of_part
-        forbidden, forbidden_v = self.solved.forbidden()
+        part, eta, mu = self.layout.part, np.concatenate(self.graph.of_part()), self._of_part
+        forbidden = np.concatenate(self.solved.forbidden()) | np.isneginf(eta)
         with np.errstate(over="ignore"):
-            # 0 where a score is -inf, whatever the marginal
-            gains = mu * np.where(forbidden | np.isneginf(eta), 0.0, eta)
-            gains_v = nu * np.where(forbidden_v | np.isneginf(eta_v), 0.0, eta_v)
-            gains -= 0.5 * self.solved.quadratic * mu * mu
-            terms = np.concatenate([gains, gains_v])
-            return sums(part.component_of_numbers, terms, part.n_components)
+            gains = mu * np.where(forbidden, 0.0, eta)  # 0 for -inf, whatever the marginal
+            own = mu[: part.n_variables]
+            gains[: part.n_variables] -= 0.5 * self.solved.quadratic * own * own
+            return sums(part.component_of_numbers, gains, part.n_components)
 
     @functools.cached_property
     def gap(self) -> FloatArray:
@@ -139,13 +139,10 @@ class Solution:
         Negative scores of variables that are off do not matter: their reduction raises them, so
         that bounds remain valid.
         """
-        part, (eta, eta_v), (mu, nu) = self.layout.part, self.graph.of_part(), self._of_part
-        near, near_v, _ = reduce_dominant_scores(part, eta, eta_v)
-        changed = (near != eta) & ((mu != 0.0) | (eta > 0.0))
-        is_far = flags(part.component[changed], part.n_components)
-        counts = (near_v != eta_v) & ((nu != 0.0) | (eta_v > 0.0))
-        is_far[part.components_of_additionals(np.flatnonzero(counts))] = True
-        return is_far
+        part, scores = self.layout.part, self.graph.of_part()
+        eta, near = np.concatenate(scores), reduce_dominant_scores(part, *scores)[:2]
+        changed = (np.concatenate(near) != eta) & ((self._of_part != 0.0) | (eta > 0.0))
+        return flags(part.component_of_numbers[changed], part.n_components)
 
     @functools.cached_property
     def error_bound(self) -> FloatArray:
@@ -358,11 +355,7 @@ class Solution:
             mine = bucket.rows_of(factor)
             links = part.spans.first_link[b] + ranges(bucket.offsets, mine)
             multipliers[ranges(factor.offsets, bucket.row[mine])] = of_link[links]
-        if factor.keep is None:
-            return multipliers.reshape(factor.variables.shape)
-        placed = np.zeros(factor.variables.shape)
-        placed[factor.keep] = multipliers
-        return placed
+        return placed_slots(factor, multipliers)
 
     def decode(
         self,
@@ -529,10 +522,10 @@ class Solution:
         )
 
     @property
-    def _of_part(self) -> tuple[FloatArray, FloatArray]:
-        """Return the marginals of the part's variables and additionals."""
-        part = self.layout.part
-        return self.values[part.variables], part.by_bucket(self.additionals, self.factors)
+    def _of_part(self) -> FloatArray:
+        """Return the marginals of the part's variables, and then of its additionals."""
+        part, nu = self.layout.part, self.additionals
+        return np.append(self.values[part.variables], part.by_bucket(nu, self.factors))
 
     def _has(self, *statuses: Status) -> BoolArray:
         """Return for each component whether it has one of the statuses."""

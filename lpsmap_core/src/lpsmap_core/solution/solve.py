@@ -11,7 +11,7 @@ from lpsmap_core.engine.choice import AUTO, solve_validated
 from lpsmap_core.engine.options import Options, checked_options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.status import Status, Statuses
-from lpsmap_core.layout.layout import Layout
+from lpsmap_core.layout.layout import Layout, Part
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.score_magnitude import are_scores
 from lpsmap_core.plugins.registry import installed
@@ -87,7 +87,8 @@ def solve_laid_out(
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
     part = layout.part
-    eta, eta_v = part.of_graph(scores, copy=False), part.by_bucket(additionals, factors)
+    eta = scores if part.whole else part.of_graph(scores)
+    eta_v = part.by_bucket(additionals, factors)
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and are_scores(eta_v)
     if not finite:
@@ -97,41 +98,12 @@ def solve_laid_out(
     if not options.quadratic:
         eta, eta_v, _ = reduce_dominant_scores(part, eta, eta_v)
     solved = solve_validated(engine, part, eta, eta_v, bad, options, warm)
-    solution = _gather(layout, factors, scores, additionals, solved, options)
-    if not finite:
-        solution.status[bad] = Status.NON_FINITE
-        solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
-        nu = np.where(part.on_additionals(bad), np.nan, solved.additionals())
-        solution.additionals = part.by_declaration(nu, factors)
-    if options.trace:
-        solution.trace = solved.trace()
-    return solution
-
-
-def _gather(
-    layout: Layout,
-    factors: Sequence[Factor],
-    scores: FloatArray,
-    additionals: Sequence[FloatArray],
-    solved: SolvedGraph,
-    options: Options,
-) -> Solution:
-    """Collect the results in the graph's order."""
-    part = layout.part
-    values = solved.marginals()
-    if not part.whole:
-        # variables in no factor
-        t = solved.quadratic
-        best = np.clip(scores, 0.0, t) / t if t else np.where(scores > 0.0, 1.0, 0.0)
-        best[~(scores < np.inf)] = np.nan
-        best[part.variables] = values
-        values = best
-    return Solution(
+    solution = Solution(
         layout=layout,
         factors=factors,
         solved=solved,
         scores=scores,
-        values=values,
+        values=_values(part, scores, solved),
         status=solved.status().view(Statuses),
         iterations=solved.iterations,
         primal_residual=solved.primal_residual,
@@ -139,4 +111,22 @@ def _gather(
         additional_scores=additionals,
         threads=options.threads,
         max_time=options.max_time,
+        trace=solved.trace() if options.trace else None,
     )
+    if not finite:
+        solution.status[bad] = Status.NON_FINITE
+        solution.values[np.isin(layout.component, np.flatnonzero(bad))] = np.nan
+        nu = np.where(part.on_additionals(bad), np.nan, solved.additionals())
+        solution.additionals = part.by_declaration(nu, factors)
+    return solution
+
+
+def _values(part: Part, scores: FloatArray, solved: SolvedGraph) -> FloatArray:
+    """Return the marginals in the graph's order, with those of variables in no factor."""
+    if part.whole:
+        return solved.marginals()
+    t = solved.quadratic
+    values = np.clip(scores, 0.0, t) / t if t else np.where(scores > 0.0, 1.0, 0.0)
+    values[~(scores < np.inf)] = np.nan
+    values[part.variables] = solved.marginals()
+    return values

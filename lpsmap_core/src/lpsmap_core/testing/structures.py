@@ -9,7 +9,7 @@ import numpy as np
 from lpsmap_core.model import factor_checks
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import placed_values, slot_values
-from lpsmap_core.model.unused import unused_of
+from lpsmap_core.solution.scored_graph import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
