@@ -13,11 +13,11 @@ from lpsmap_core.testing import ConformanceError, check_factor, run_checks
 from lpsmap_core.testing.gibbs import (
     check_best_derivation,
     check_hessian,
+    check_log_partition,
     check_samples,
     check_structures_once,
     check_sums,
 )
-from lpsmap_core.testing.log_partition import check_log_partition
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_dynamic.derivations import HypergraphInference
 

@@ -13,8 +13,7 @@ from lpsmap_core import Factor, FactorGraph, LocalSolver
 from lpsmap_core.api import ActiveSets, SolverDescription
 from lpsmap_core.local.solvers import choose_solver, own_solver
 from lpsmap_core.testing import ConformanceError, checks_of
-from lpsmap_core.testing.buckets import bucket_of
-from lpsmap_core.testing.every_solver import every_solver
+from lpsmap_core.testing.buckets import LocalProblems, bucket_of
 from lpsmap_core.testing.solutions import check_override_is_generic
 from lpsmap_factors_logic import Xor
 from pages import execute
@@ -46,9 +45,9 @@ def both(scores: np.ndarray, factor_type: type[Factor]) -> tuple[FactorGraph, An
 def test_the_kit_asks_a_types_own_solver(factor_type: type[Factor]) -> None:
     factor = declared(factor_type, 4)
     assert check_override_is_generic in checks_of(factor)
-    bucket = bucket_of(factor, 1)
+    problems = LocalProblems(bucket_of(factor, 1), np.zeros(4), np.ones(4), np.empty(0))
     own = factor_type.local_solver()
-    assert list(every_solver(bucket, np.ones(4))) == ["active set", own.__name__]
+    assert list(problems.solvers()) == ["active set", own.__name__]
 
 
 def test_the_kit_finds_wrong_solvers() -> None:

@@ -7,7 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core.layout.layout import Bucket, build_layout
+from lpsmap_core.local.active.sets import ActiveSets
+from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
 from lpsmap_core.local.local_solver import LocalSolver
+from lpsmap_core.local.solvers import has_array_code, has_kernels, own_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.draws import random_degrees, random_scores
 from lpsmap_core.testing.oracle import oracles_of
@@ -55,6 +58,21 @@ class LocalProblems(NamedTuple):
         """All factors."""
         return np.arange(self.bucket.n_factors)
 
+    def solvers(self) -> dict[str, LocalSolver]:
+        """Return all solvers of the bucket by name, the active set first; they have to agree."""
+        bucket, delta = self.bucket, self.delta
+        solvers: dict[str, LocalSolver] = {"active set": ActiveSets(bucket, delta)}
+        if bucket.generic:
+            return solvers
+        if has_kernels(bucket.type):
+            solvers["compiled closed form"] = CompiledForm(bucket, delta)
+        own = own_solver(bucket.type)
+        if own is not None:
+            solvers[own.describe(bucket.type).name] = own(bucket, delta)
+        if has_array_code(bucket.type):
+            solvers["array closed form"] = ArrayForm(bucket, delta)
+        return solvers
+
     def solve(self, solver: LocalSolver, rows: IntArray | None = None) -> Solved:
         """Return a solver's solutions, and NaN for factors that are not in `rows`.
 
@@ -67,6 +85,16 @@ class LocalProblems(NamedTuple):
         if solver.lists_structures and len(v):
             solver.write_additionals(rows, v)
         return Solved(z, v)
+
+    def multiply(self, solver: LocalSolver, d: Solved, rows: IntArray | None = None) -> Solved:
+        """Return products with the Jacobians at a solver's last solutions; NaN beyond `rows`."""
+        out = Solved(np.full_like(d.z, np.nan), np.full_like(d.v, np.nan))
+        solver.jvp(self.everything if rows is None else rows, d.z.copy(), d.v.copy(), *out)
+        return out
+
+    def drawn(self, rng: np.random.Generator) -> Solved:
+        """Draw a vector for products."""
+        return Solved(rng.standard_normal(len(self.a)), rng.standard_normal(len(self.eta_v)))
 
     def moved(self, d_u: FloatArray, d_v: FloatArray) -> LocalProblems:
         """Return the problems with changed scores."""

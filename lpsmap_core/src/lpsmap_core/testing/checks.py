@@ -7,65 +7,23 @@ from typing import Protocol
 from lpsmap_core.local.solvers import has_array_code, override_level, own_solver
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.inputs import kind_of
-from lpsmap_core.testing.best import (
-    check_forbidden,
-    check_linear,
-    check_map_is_best,
-    check_ties,
+from lpsmap_core.testing import (
+    best,
+    compiled_oracle,
+    declarations,
+    devices,
+    gibbs,
+    graphs,
+    indices,
+    local_jacobians,
+    polytope,
+    purity,
+    rows,
+    solutions,
+    structures,
+    tensor_oracles,
 )
-from lpsmap_core.testing.compiled_oracle import check_map_kernel, check_vertex_sizes
-from lpsmap_core.testing.declarations import check_larger, check_lengths, check_lists
-from lpsmap_core.testing.devices import check_devices
 from lpsmap_core.testing.draws import DRAWS
-from lpsmap_core.testing.gibbs import (
-    check_best_derivation,
-    check_hessian,
-    check_samples,
-    check_structures_once,
-    check_sums,
-    has_sums,
-)
-from lpsmap_core.testing.graphs import (
-    check_distribution,
-    check_forbidden_scores,
-    check_negation,
-    check_sharp_scores,
-)
-from lpsmap_core.testing.indices import check_indices
-from lpsmap_core.testing.local_jacobians import (
-    check_jvp,
-    check_jvp_is_projection,
-    check_jvp_is_symmetric,
-)
-from lpsmap_core.testing.log_partition import check_log_partition, has_log_partition
-from lpsmap_core.testing.polytope import check_linear_constraints, check_necessary_constraints
-from lpsmap_core.testing.purity import (
-    check_determinism,
-    check_hidden_state,
-    check_immutable,
-    check_inputs_unchanged,
-    check_pickling,
-    check_threads,
-)
-from lpsmap_core.testing.rows import check_integers, check_row_alone
-from lpsmap_core.testing.solutions import (
-    check_batching,
-    check_certificate,
-    check_faces,
-    check_override_is_complete,
-    check_override_is_generic,
-    check_rows,
-    check_warm_start,
-)
-from lpsmap_core.testing.structures import (
-    check_decode,
-    check_labels,
-    check_parameters,
-    check_shapes,
-    check_unused,
-    check_zero_one,
-)
-from lpsmap_core.testing.tensor_oracles import check_tensor_oracle
 
 
 class Check(Protocol):
@@ -79,66 +37,66 @@ class Check(Protocol):
 
 
 FIRST: tuple[Check, ...] = (
-    check_parameters,
-    check_indices,
-    check_shapes,
-    check_vertex_sizes,
-    check_map_kernel,
+    structures.check_parameters,
+    indices.check_indices,
+    structures.check_shapes,
+    compiled_oracle.check_vertex_sizes,
+    compiled_oracle.check_map_kernel,
 )
 """Checks that must pass before the others can run: kernels write within their room."""
 
 ORACLE: tuple[Check, ...] = (
-    check_zero_one,
-    check_labels,
-    check_decode,
-    check_unused,
-    check_map_is_best,
-    check_linear,
-    check_linear_constraints,
-    check_necessary_constraints,
-    check_tensor_oracle,
-    check_ties,
-    check_forbidden,
-    check_determinism,
-    check_hidden_state,
-    check_inputs_unchanged,
-    check_immutable,
-    check_threads,
-    check_pickling,
-    check_row_alone,
-    check_integers,
-    check_lengths,
-    check_lists,
-    check_larger,
+    structures.check_zero_one,
+    structures.check_labels,
+    structures.check_decode,
+    structures.check_unused,
+    best.check_map_is_best,
+    best.check_linear,
+    polytope.check_linear_constraints,
+    polytope.check_necessary_constraints,
+    tensor_oracles.check_tensor_oracle,
+    best.check_ties,
+    best.check_forbidden,
+    purity.check_determinism,
+    purity.check_hidden_state,
+    purity.check_inputs_unchanged,
+    purity.check_immutable,
+    purity.check_threads,
+    purity.check_pickling,
+    rows.check_row_alone,
+    rows.check_integers,
+    declarations.check_lengths,
+    declarations.check_lists,
+    declarations.check_larger,
 )
 
 SOLUTION: tuple[Check, ...] = (
-    check_certificate,
-    check_rows,
-    check_batching,
-    check_warm_start,
-    check_jvp,
-    check_jvp_is_symmetric,
-    check_jvp_is_projection,
-    check_negation,
-    check_forbidden_scores,
-    check_sharp_scores,
-    check_distribution,
+    solutions.check_certificate,
+    solutions.check_rows,
+    solutions.check_batching,
+    solutions.check_warm_start,
+    local_jacobians.check_jvp,
+    local_jacobians.check_jvp_is_symmetric,
+    local_jacobians.check_jvp_is_projection,
+    graphs.check_negation,
+    graphs.check_forbidden_scores,
+    graphs.check_sharp_scores,
+    graphs.check_distribution,
 )
 
-SUMS: tuple[Check, ...] = (check_log_partition, check_hessian)
+SUMS: tuple[Check, ...] = (gibbs.check_log_partition, gibbs.check_hessian)
 
 LISTS: tuple[Check, ...] = (
-    check_structures_once,
-    check_best_derivation,
-    check_sums,
-    check_samples,
+    gibbs.check_structures_once,
+    gibbs.check_best_derivation,
+    gibbs.check_sums,
+    gibbs.check_samples,
 )
 
 CLOSED_FORM: tuple[Check, ...] = (
-    check_override_is_complete,
-    check_override_is_generic,
-    check_faces,
+    solutions.check_override_is_complete,
+    solutions.check_override_is_generic,
+    solutions.check_faces,
 )
 
 
@@ -160,14 +118,14 @@ def checks_of(factor: Factor) -> list[Check]:
         raise ValueError(f"factor: {factor!r} has no factors; expected at least one to check.")
     cls = type(factor)
     checks = [*FIRST, *ORACLE, *SOLUTION]
-    if has_log_partition(cls):
+    if gibbs.has_log_partition(cls):
         checks = [*checks, *SUMS]
-    if has_sums(cls):
+    if gibbs.has_sums(cls):
         checks = [*checks, *LISTS]
     if has_array_code(cls):
-        checks = [*checks, check_devices]
+        checks = [*checks, devices.check_devices]
     if cls.map_kernel is None:
-        checks = [c for c in checks if c not in (check_vertex_sizes, check_map_kernel)]
+        checks = [check for check in checks if check.__module__ != compiled_oracle.__name__]
     if override_level(cls) == 3:
         return [*checks, *CLOSED_FORM]
-    return checks if own_solver(cls) is None else [*checks, check_override_is_generic]
+    return checks if own_solver(cls) is None else [*checks, solutions.check_override_is_generic]

@@ -59,18 +59,8 @@ def check_map_kernel(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
         _require_unchanged(factor, scores, Scores(problems.a, problems.eta_v))
         _require_room(factor, bucket, rows, results)
         for f in rows:
-            oracle = oracles[bucket.row[f]]
-            of_factor = np.concatenate(
-                [problems.a[problems.slots(f)], problems.eta_v[problems.extra(f)]]
-            )
-            try:
-                vertex = results.vertex(f, oracle)
-                require_equal_score(oracle, vertex, seen[bucket.row[f]], of_factor)
-            except ConformanceError as error:
-                local_scores = Scores(problems.a, problems.eta_v)
-                raise with_hint(
-                    error, bucket, f, oracle, seen[bucket.row[f]], local_scores
-                ) from error
+            i = bucket.row[f]
+            require_structure(results, bucket, f, oracles[i], seen[i], scores)
 
 
 class KernelResults(NamedTuple):
@@ -100,24 +90,26 @@ class KernelResults(NamedTuple):
         return vertex
 
 
-def with_hint(
-    error: ConformanceError,
+def require_structure(
+    results: KernelResults,
     bucket: Bucket,
     f: int | np.int64,
     oracle: Oracle,
     seen: FloatArray,
     scores: Scores,
-) -> ConformanceError:
-    """Return the error about factor f's vertex, with a hint if the kernel reads factor 0's data.
+) -> None:
+    """Require that factor f's vertex is as good as its oracle's; see `require_equal_score`.
 
-    It does if its vertex is right once factor 0 has the data of factor f.
+    The error has a hint if the kernel reads factor 0's data: its vertex is right once factor 0 has
+    the data of factor f.
     """
-    of_factor = np.concatenate(
-        [
-            scores.eta_u[slice(*bucket.offsets[f : f + 2])],
-            scores.eta_v[slice(*bucket.additional_offsets[f : f + 2])],
-        ]
-    )
+    slots, extra = bucket.offsets[f : f + 2], bucket.additional_offsets[f : f + 2]
+    of_factor = np.concatenate([scores.eta_u[slice(*slots)], scores.eta_v[slice(*extra)]])
+    try:
+        require_equal_score(oracle, results.vertex(f, oracle), seen, of_factor)
+        return
+    except ConformanceError as wrong:
+        error = wrong
     names = {"integer_ranges": "integers", "parameters": "parameters"}
     for name, what in names.items():
         data = getattr(bucket.factors, name).copy()
@@ -131,10 +123,9 @@ def with_hint(
             require_equal_score(oracle, results.vertex(f, oracle), seen, of_factor)
         except ConformanceError:
             continue
-        return ConformanceError(
-            f"{error}\nHint: this is the answer with factor 0's {what}: read {name}[r]"
-        )
-    return error
+        hint = f"{error}\nHint: this is the answer with factor 0's {what}: read {name}[r]"
+        raise ConformanceError(hint) from error
+    raise error
 
 
 def run_kernel(

@@ -37,8 +37,7 @@ def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         by_lengths = lengths is not None and not factor._masked
         if call.arguments.get("mask") is not None and (factor.keep is None or by_lengths):
             raise _dropped(factor, "mask")
-        _require_lengths(factor, call)
-        _require_mask(factor, call)
+        _require_used(factor, call)
         if lengths is None or len(axes) == 1 or factor.lengths is None:
             continue
         shortest = factor.lengths.min(axis=1).reshape(factor.batch_shape)
@@ -54,33 +53,23 @@ def check_lengths(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         )
 
 
-def _require_lengths(factor: Factor, call: Call) -> None:
-    """Require that lengths shorten a declaration without lengths, if its type accepts them."""
-    axes = factor._cut_axes()
-    longest = min((factor.event_shape[axis] for axis in axes), default=0)
-    if "lengths" not in call.signature.parameters or longest < 2 or factor.keep is not None:
-        return
-    try:
-        short = declared_with(factor, call, lengths=np.full(factor.batch_shape, longest - 1))
-    except Exception:  # other arguments depend on the size, or lengths have another meaning
-        return
-    if short.keep is None:
-        raise _dropped(short, "lengths")
-
-
-def _require_mask(factor: Factor, call: Call) -> None:
-    """Require that a mask excludes entries of a declaration without one, if its type accepts it."""
-    if "mask" not in call.signature.parameters or factor._masked:
-        return
-    mask = np.ones(factor.variables.shape, dtype=np.bool_)
-    mask[..., -1:] = False
-    others = {"lengths": None} if "lengths" in call.signature.parameters else {}
-    try:
-        masked = declared_with(factor, call, mask=mask, **others)
-    except Exception:  # other arguments depend on the size, or a mask has another form
-        return
-    if masked.keep is None:
-        raise _dropped(masked, "mask")
+def _require_used(factor: Factor, call: Call) -> None:
+    """Require that lengths and masks, if the type accepts them, exclude entries."""
+    accepted, changes = call.signature.parameters, dict[str, Any]()
+    longest = min((factor.event_shape[axis] for axis in factor._cut_axes()), default=0)
+    if "lengths" in accepted and longest > 1 and factor.keep is None:
+        changes["lengths"] = {"lengths": np.full(factor.batch_shape, longest - 1)}
+    if "mask" in accepted and not factor._masked:
+        mask = np.ones(factor.variables.shape, dtype=np.bool_)
+        mask[..., -1:] = False
+        changes["mask"] = {"mask": mask, **({"lengths": None} if "lengths" in accepted else {})}
+    for argument, changed in changes.items():
+        try:
+            cut = declared_with(factor, call, **changed)
+        except Exception:  # other arguments depend on the size, or this one has another meaning
+            continue
+        if cut.keep is None:
+            raise _dropped(cut, argument)
 
 
 def _dropped(factor: Factor, argument: str) -> ConformanceError:

@@ -25,10 +25,16 @@ def check_devices(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     Calls of NumPy by name, or arrays of NumPy, in array code fail with other libraries.
     """
     problems = local_problems(factor, np.random.default_rng(seed), draws)
-    for backend in (registration.value() for registration in installed().backends.values()):
-        for device in backend.devices():
-            for arguments in _groups(problems):
-                _compare(factor, arguments, backend, device)
+    for backend, device in installed_devices():
+        for arguments in _groups(problems):
+            _compare(factor, arguments, backend, device)
+
+
+def installed_devices() -> Iterator[tuple[Backend, str]]:
+    """Yield all devices of the installed array libraries."""
+    for registration in installed().backends.values():
+        backend = registration.value()
+        yield from ((backend, device) for device in backend.devices())
 
 
 def _groups(problems: LocalProblems) -> Iterator[tuple[Array | None, ...]]:

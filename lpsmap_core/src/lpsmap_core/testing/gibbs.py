@@ -26,10 +26,24 @@ SMALL = 1e-9
 STEP = 1e-4
 """Step of central differences."""
 
+SHARP = 1e5
+"""Scale of scores at which one structure outweighs all others."""
+
+DECISIVE = 50.0
+"""Difference of scores by which one structure outweighs all others; e^-50 is below rounding."""
+
 
 def has_sums(factor_type: type[Factor]) -> bool:
     """Whether a factor type samples and ranks its structures; see `Factor.inference`."""
     return factor_type.inference is not Factor.inference
+
+
+def has_log_partition(factor_type: type[Factor]) -> bool:
+    """Whether a factor type sums over its structures; see `Factor.log_partition`."""
+    return (
+        factor_type.log_partition is not Factor.log_partition
+        or factor_type.inference is not Factor.inference
+    )
 
 
 class Listed(NamedTuple):
@@ -38,6 +52,59 @@ class Listed(NamedTuple):
     oracle: Oracle
     vertices: FloatArray
     scores: FloatArray
+
+
+def check_log_partition(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """Sums count the structures of solve_map once each, and no forbidden one.
+
+    At a scale where the best structure outweighs all others, the sum reveals whether it is counted
+    once. Known structures bound the sum from below, with finite scores and with some of -inf.
+    """
+    rng = np.random.default_rng(seed)
+    sums, rows = factor.log_partition(), np.arange(factor.n_factors)
+    seen = [vertices_seen(oracle, rng, draws) for oracle in oracles_of(factor)]
+    n, extra = int(factor.offsets[-1]), factor.n_factors * factor.n_additionals
+    for draw in range(draws):
+        scores = Scores(rng.standard_normal(n), rng.standard_normal(extra))
+        sharp = Scores(*(SHARP * x for x in scores))
+        if draw % 2:
+            scores.eta_u[rng.random(n) < 0.2] = -np.inf
+        beliefs, at_sharp = sums.beliefs(rows, scores), sums.beliefs(rows, sharp)
+        for r, oracle in enumerate(oracles_of(factor)):
+            eta = _of_factor(factor, scores, r)
+            listed = (np.where(seen[r] != 0.0, eta, 0.0) * seen[r]).sum(axis=1)
+            least = np.logaddexp.reduce(listed, initial=-np.inf)
+            rounding = SMALL * (1.0 + np.abs(listed[listed > -np.inf]).max(initial=0.0))
+            if beliefs.log_partition[r] < least - rounding:
+                raise broken(
+                    "log_partition is at least that of the known structures, because sums are over "
+                    "all structures",
+                    float(beliefs.log_partition[r]),
+                    f"{least} or more",
+                    oracle.where(eta),
+                )
+            mean = _of_factor(factor, (beliefs.m, beliefs.n), r)
+            if (mean[np.isneginf(eta)] != 0.0).any():
+                raise broken(
+                    "entries with a score of -inf have marginals of 0, because -inf forbids them",
+                    mean[np.isneginf(eta)].tolist(),
+                    "zeros",
+                    oracle.where(eta),
+                )
+            eta = _of_factor(factor, sharp, r)
+            if np.ptp(np.sort(seen[r] @ eta)[-2:]) < DECISIVE and len(seen[r]) > 1:
+                continue  # nearly tied
+            best = oracle.of(eta).vertex
+            mean = _of_factor(factor, (at_sharp.m, at_sharp.n), r)
+            above = at_sharp.log_partition[r] - best @ eta
+            if abs(above) > SMALL * (1.0 + np.abs(eta).sum()) or (np.abs(mean - best) > 1e-3).any():
+                raise broken(
+                    "sums at sharp scores are those of solve_map's structure alone, because each "
+                    "structure counts once",
+                    f"{above} above its score, and the marginals {mean.tolist()}",
+                    f"0, and {best.tolist()}",
+                    oracle.where(eta),
+                )
 
 
 def check_structures_once(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
@@ -92,7 +159,7 @@ def check_best_derivation(factor: Factor, *, seed: int = 0, draws: int = DRAWS) 
         scores = _scores(factor, rng, 10.0 ** rng.uniform(-decades, decades))
         best = inference.k_best(np.arange(factor.n_factors), scores, 1)
         for r, oracle in enumerate(oracles):
-            of_factor = _scores_of(factor, scores, r)
+            of_factor = _of_factor(factor, scores, r)
             score = oracle.of(of_factor).vertex @ of_factor
             if abs(best.score[r] - score) > SMALL * np.abs(of_factor).sum():
                 raise broken(
@@ -118,7 +185,7 @@ def check_sums(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
         beliefs = sums.beliefs(rows, scores)
         for r, listed in enumerate(lists):
             if len(listed.vertices) < MAX_STRUCTURES:
-                _require_sums(factor, listed, beliefs, r, _scores_of(factor, scores, r))
+                _require_sums(factor, listed, beliefs, r, _of_factor(factor, scores, r))
 
 
 def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
@@ -140,8 +207,8 @@ def check_hessian(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
         product = sums.hessian_product(rows, scores, direction)
         m, n, _ = at(0.0)
-        gains = (n * direction.eta_v).reshape(factor.n_factors, factor.n_additionals).sum(axis=1)
-        gains += [_slots(factor, m * direction.eta_u, r).sum() for r in range(factor.n_factors)]
+        terms = m * direction.eta_u, n * direction.eta_v
+        gains = np.array([_of_factor(factor, terms, r).sum() for r in range(factor.n_factors)])
         expected: tuple[FloatArray, ...] = (*product, gains)
         for name, up, down, got in zip(
             ("marginals", "additionals", "log-partition functions"),
@@ -192,7 +259,7 @@ def check_samples(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                     "one of the structures that k_best lists",
                     oracle.name,
                 )
-        expected = np.concatenate([_slots(factor, beliefs.m, r), _extra(factor, beliefs.n, r)])
+        expected = _of_factor(factor, (beliefs.m, beliefs.n), r)
         mean, spread = drawn.mean(axis=0), drawn.std(axis=0) + 1.0 / np.sqrt(n)
         wrong = np.abs(mean - expected) > DEVIATIONS * spread / np.sqrt(n)
         if wrong.any():
@@ -216,7 +283,7 @@ def _listed(factor: Factor, rng: np.random.Generator | None = None) -> list[List
     lists = []
     for r, oracle in enumerate(oracles_of(factor)):
         vertices = _vertices(factor, best, r, MAX_STRUCTURES)
-        lists.append(Listed(oracle, vertices, vertices @ _scores_of(factor, scores, r)))
+        lists.append(Listed(oracle, vertices, vertices @ _of_factor(factor, scores, r)))
     return lists
 
 
@@ -245,7 +312,7 @@ def _require_sums(
     p = weights / max(weights.sum(), 1.0)
     log_p = np.log(p, where=p > 0.0, out=np.zeros_like(p))
     log_z = most + np.log(weights.sum()) if most > -np.inf else -np.inf
-    marginals = np.concatenate([_slots(factor, beliefs.m, r), _extra(factor, beliefs.n, r)])
+    marginals = _of_factor(factor, (beliefs.m, beliefs.n), r)
     rounding = SMALL * (1.0 + np.abs(scores[scores > -np.inf]).max(initial=0.0))
     for name, got, expected in (
         ("log_partition is the log of the summed exponentials", beliefs.log_partition[r], log_z),
@@ -267,14 +334,7 @@ def _scores(factor: Factor, rng: np.random.Generator, scale: float) -> Scores:
     return Scores(*np.split(scale * (drawn + 1e-3 * rng.standard_normal(n + extra)), [n]))
 
 
-def _slots(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:
-    return numbers[slots_of(factor, r)]
-
-
-def _extra(factor: Factor, numbers: FloatArray, r: int) -> FloatArray:
-    return numbers.reshape(factor.n_factors, -1)[r] if factor.n_additionals else np.empty(0)
-
-
-def _scores_of(factor: Factor, scores: Scores, r: int) -> FloatArray:
-    """Return all scores of factor r in one array."""
-    return np.concatenate([_slots(factor, scores.eta_u, r), _extra(factor, scores.eta_v, r)])
+def _of_factor(factor: Factor, numbers: tuple[FloatArray, FloatArray], r: int) -> FloatArray:
+    """Return the numbers of factor r, on its slots and then on its additionals, in one array."""
+    extra = numbers[1].reshape(factor.n_factors, factor.n_additionals)[r]
+    return np.concatenate([numbers[0][slots_of(factor, r)], extra])

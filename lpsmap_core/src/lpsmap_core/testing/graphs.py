@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.slots import flipped_slots, slot_values, slots_of
+from lpsmap_core.model.slots import flipped_slots, placed_slots, slot_values, slots_of
 from lpsmap_core.model.variables import Variables
 from lpsmap_core.solution.solution import Solution
 from lpsmap_core.testing.draws import DRAWS, HUGE, limits, random_scores
@@ -88,26 +87,17 @@ def declared_again(
     flip = np.zeros(scores.shape, dtype=bool) if flip is None else flip
     negated = slot_values(factor, factor.variables.negated) ^ flip
     u = graph.variable_from(
-        np.array([_spread(factor, x) for x in np.where(negated, 1.0 - scores, scores)])
+        np.array([placed_slots(factor, x) for x in np.where(negated, 1.0 - scores, scores)])
     )
     factors = []
     for draw in range(len(scores)):
         again = copy.copy(factor)
-        flags = factor.variables.negated ^ _spread(factor, flip[draw])
+        flags = factor.variables.negated ^ placed_slots(factor, flip[draw])
         again.variables = Variables(graph, u.index[draw], flags).without_ownership()
         if factor.additionals is not None:
             again.additionals = eta_v[draw].reshape(tuple(factor.additionals.shape))
         factors.append(graph.add(again))
     return Declared(graph, factors, scores, negated, eta_v)
-
-
-def _spread(factor: Factor, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return values of a declaration's slots in the shape of its variables, and zeros elsewhere."""
-    if factor.keep is None:
-        return slots.reshape(factor.variables.shape)
-    full = np.zeros(factor.variables.shape, dtype=slots.dtype)
-    full[factor.keep] = slots
-    return full
 
 
 def _draw(

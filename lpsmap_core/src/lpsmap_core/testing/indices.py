@@ -15,8 +15,8 @@ import numpy as np
 
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import local_problems
-from lpsmap_core.testing.draws import DRAWS, random_scores
-from lpsmap_core.testing.oracle import oracles_of, shared_arrays
+from lpsmap_core.testing.draws import DRAWS
+from lpsmap_core.testing.oracle import queries, shared_arrays
 from lpsmap_core.testing.purity import compiled_calls
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.tiers import CAN_INTERPRET, interpreted
@@ -53,9 +53,8 @@ def check_indices(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 def _calls(factor: Factor, seed: int, draws: int) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield calls of all methods and kernels that may be compiled, with their names."""
     rng = np.random.default_rng(seed)
-    for oracle in oracles_of(factor):
-        for scores in random_scores(rng, draws, oracle.size):
-            yield "solve_map", functools.partial(oracle.of, scores)
+    for oracle, scores in queries(factor, rng, draws):
+        yield "solve_map", functools.partial(oracle.of, scores)
     problems = local_problems(factor, rng, draws, decades=1.0)
     names = {
         "compiled closed form": "projection_kernel or jvp_kernel",

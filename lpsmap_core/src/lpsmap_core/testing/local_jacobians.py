@@ -11,7 +11,6 @@ from lpsmap_core.local.solvers import derivatives_of, override_level
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, inner_problems, local_problems
 from lpsmap_core.testing.draws import DRAWS
-from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.rules import ConformanceError, broken
 from lpsmap_jit.arrays import FloatArray
 
@@ -29,15 +28,15 @@ def check_jvp(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=0.5)
-    problems = problems.moved(*(1e-2 * rng.standard_normal(len(x)) for x in _inputs(problems)))
+    problems = problems.moved(*(1e-2 * x for x in problems.drawn(rng)))
     _check_products(factor, problems, rng)
     _check_products(factor, inner_problems(factor, rng, draws), rng)
 
 
 def _check_products(factor: Factor, problems: LocalProblems, rng: np.random.Generator) -> None:
     """Compare a random product of every solver with central differences."""
-    direction = Solved(*(rng.standard_normal(len(x)) for x in _inputs(problems)))
-    for name, solver in every_solver(problems.bucket, problems.delta).items():
+    direction = problems.drawn(rng)
+    for name, solver in problems.solvers().items():
         product = _multiply(problems, solver, direction)
         slopes = [_slope(problems, name, direction, step) for step in (STEP, -STEP, STEP / 2)]
         smooth = 0
@@ -69,9 +68,7 @@ def check_jvp_is_symmetric(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
     therefore serves forward and reverse mode.
     """
     for name, problems, solver, rng in _solved(factor, seed, draws):
-        first, second = (
-            Solved(*(rng.standard_normal(len(x)) for x in _inputs(problems))) for _ in range(2)
-        )
+        first, second = problems.drawn(rng), problems.drawn(rng)
         images = [_multiply(problems, solver, d) for d in (first, second)]
         for f in problems.everything:
             x, y = (_of_factor(problems, f, d) for d in (first, second))
@@ -111,7 +108,7 @@ def _solved(
     """Yield every solver with its solved problems."""
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=0.5)
-    for name, solver in every_solver(problems.bucket, problems.delta).items():
+    for name, solver in problems.solvers().items():
         _solve_with_face(problems, solver)
         yield name, problems, solver, rng
 
@@ -125,9 +122,7 @@ def _solve_with_face(problems: LocalProblems, solver: LocalSolver) -> Solved:
 def _multiply(problems: LocalProblems, solver: LocalSolver, d: Solved) -> Solved:
     """Solve the problems and return the product with the Jacobians at the solutions."""
     _solve_with_face(problems, solver)
-    out = Solved(np.full_like(d.z, np.nan), np.full_like(d.v, np.nan))
-    solver.jvp(problems.everything, d.z.copy(), d.v.copy(), out.z, out.v)
-    return out
+    return problems.multiply(solver, d)
 
 
 def _slope(problems: LocalProblems, name: str, d: Solved, step: float) -> Solved:
@@ -135,16 +130,12 @@ def _slope(problems: LocalProblems, name: str, d: Solved, step: float) -> Solved
     ends = []
     for t in (0.0, step):
         moved = problems.moved(t * d.z, t * d.v)
-        ends.append(moved.solve(every_solver(moved.bucket, moved.delta)[name]))
+        ends.append(moved.solve(moved.solvers()[name]))
     return Solved((ends[1].z - ends[0].z) / step, (ends[1].v - ends[0].v) / step)
 
 
 def _of_factor(problems: LocalProblems, f: int, pair: Solved) -> FloatArray:
     return np.concatenate([pair.z[problems.slots(f)], pair.v[problems.extra(f)]])
-
-
-def _inputs(problems: LocalProblems) -> tuple[FloatArray, FloatArray]:
-    return problems.a, problems.eta_v
 
 
 def _wrong_product(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from lpsmap_core.local.active.oracle_results import vertex_numbers
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_values, row_view
+from lpsmap_core.testing.draws import random_scores
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
@@ -133,6 +134,15 @@ def shared_arrays(factor: Factor) -> str:
 def oracles_of(factor: Factor) -> list[Oracle]:
     """Return the oracles of all factors of a declaration."""
     return [Oracle(factor, i) for i in range(factor.n_factors)]
+
+
+def queries(
+    factor: Factor, rng: np.random.Generator, draws: int
+) -> Iterator[tuple[Oracle, FloatArray]]:
+    """Yield the oracle of every factor of a declaration with each of `draws` random scores."""
+    for oracle in oracles_of(factor):
+        for scores in random_scores(rng, draws, oracle.size):
+            yield oracle, scores
 
 
 def vertices_seen(oracle: Oracle, rng: np.random.Generator, draws: int) -> FloatArray:

@@ -18,9 +18,8 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.compiled_oracle import run_kernel
 from lpsmap_core.testing.draws import DRAWS, random_scores
-from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.graphs import declared_again
-from lpsmap_core.testing.oracle import Oracle, oracles_of
+from lpsmap_core.testing.oracle import Oracle, oracles_of, queries
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
@@ -30,8 +29,8 @@ THREADS = 4
 
 def check_determinism(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """The same call gives the same answer, to the last bit."""
-    problems, queries = _draw_queries(factor, seed, draws)
-    for oracle, scores in queries:
+    problems, drawn = _draw_queries(factor, seed, draws)
+    for oracle, scores in drawn:
         first, again = oracle.of(scores).vertex, oracle.of(scores).vertex
         if not np.array_equal(first, again, equal_nan=True):  # check_zero_one reports NaN
             raise broken(
@@ -50,9 +49,9 @@ def check_hidden_state(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
 
     Threads and graphs share factors. The state that a gradient needs belongs to the solution.
     """
-    problems, queries = _draw_queries(factor, seed, draws)
-    fresh = [Oracle(factor, oracle.i).of(scores).vertex for oracle, scores in queries]
-    for (oracle, scores), expected in zip(reversed(queries), reversed(fresh), strict=True):
+    problems, drawn = _draw_queries(factor, seed, draws)
+    fresh = [Oracle(factor, oracle.i).of(scores).vertex for oracle, scores in drawn]
+    for (oracle, scores), expected in zip(reversed(drawn), reversed(fresh), strict=True):
         got = oracle.of(scores).vertex
         if not np.array_equal(got, expected, equal_nan=True):
             raise broken(
@@ -72,8 +71,8 @@ def check_hidden_state(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> 
 
 def check_inputs_unchanged(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Methods and kernels do not modify their arguments."""
-    problems, queries = _draw_queries(factor, seed, draws)
-    for oracle, scores in queries:
+    problems, drawn = _draw_queries(factor, seed, draws)
+    for oracle, scores in drawn:
         eta_u, eta_v = oracle.shaped(scores[: oracle.arity]), scores[oracle.arity :].copy()
         label = oracle.row.solve_map(eta_u, eta_v)
         oracle.row.vertex(label)
@@ -94,8 +93,8 @@ def check_inputs_unchanged(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
 def check_immutable(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Calls change no attribute of the factor, nor the arrays in its attributes."""
     before = {name: (value, _bytes_of(value)) for name, value in vars(factor).items()}
-    problems, queries = _draw_queries(factor, seed, draws)
-    for oracle, scores in queries:
+    problems, drawn = _draw_queries(factor, seed, draws)
+    for oracle, scores in drawn:
         oracle.of(scores)
     for call in compiled_calls(problems).values():
         call()
@@ -150,27 +149,27 @@ def check_pickling(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
 
 def check_threads(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Concurrent calls give the answers of a single thread."""
-    problems, queries = _draw_queries(factor, seed, draws)
+    problems, drawn = _draw_queries(factor, seed, draws)
 
     def call_all(shift: int) -> list[FloatArray]:
-        order = np.roll(np.arange(len(queries)), shift)
-        vertices = {k: queries[k][0].of(queries[k][1]).vertex for k in order.tolist()}
+        order = np.roll(np.arange(len(drawn)), shift)
+        vertices = {k: drawn[k][0].of(drawn[k][1]).vertex for k in order.tolist()}
         compiled = [part for call in compiled_calls(problems).values() for part in call()]
-        return [vertices[k] for k in range(len(queries))] + compiled
+        return [vertices[k] for k in range(len(drawn))] + compiled
 
     expected = call_all(0)
     barrier = Barrier(THREADS)
 
     def run(thread: int) -> list[FloatArray]:
         barrier.wait()
-        return call_all(thread * len(queries) // THREADS)
+        return call_all(thread * len(drawn) // THREADS)
 
     with _frequent_switches(), ThreadPoolExecutor(THREADS) as pool:
         results = list(pool.map(run, range(THREADS)))
     for result in results:
         for k, (got, single) in enumerate(zip(result, expected, strict=True)):
             if not np.array_equal(got, single, equal_nan=True):
-                oracle = f"{queries[k][0].name}" if k < len(queries) else repr(factor)
+                oracle = f"{drawn[k][0].name}" if k < len(drawn) else repr(factor)
                 raise broken(
                     "results do not depend on other threads, because parts of a graph are solved "
                     "in threads; keep scratch arrays local to the call",
@@ -186,12 +185,7 @@ def _draw_queries(
     """Draw local problems, and scores for the plain oracle of every factor."""
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws, decades=1.0)
-    queries = [
-        (oracle, scores)
-        for oracle in oracles_of(factor)
-        for scores in random_scores(rng, draws, oracle.size)
-    ]
-    return problems, queries
+    return problems, list(queries(factor, rng, draws))
 
 
 def compiled_calls(problems: LocalProblems) -> dict[str, Callable[[], list[Any]]]:
@@ -205,14 +199,14 @@ def compiled_calls(problems: LocalProblems) -> dict[str, Callable[[], list[Any]]
         calls["map_kernel"] = lambda: [
             *run_kernel(bucket, rows, problems.a, problems.eta_v).structures
         ]
-    for name in every_solver(bucket, problems.delta):
+    for name in problems.solvers():
         if name != "active set":
             calls[name] = functools.partial(_solution_and_product, problems, name)
     return calls
 
 
 def _solution_and_product(problems: LocalProblems, name: str) -> list[FloatArray]:
-    solver = every_solver(problems.bucket, problems.delta)[name]
+    solver = problems.solvers()[name]
     z, v = np.full_like(problems.a, np.nan), np.full_like(problems.eta_v, np.nan)
     solver.solve(problems.everything, problems.a, problems.eta_v, z, v, 1)
     out = Solved(np.full_like(z, np.nan), np.full_like(v, np.nan))

@@ -19,7 +19,6 @@ from lpsmap_core.local.solvers import (
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.testing.buckets import LocalProblems, Solved, local_problems
 from lpsmap_core.testing.draws import DRAWS
-from lpsmap_core.testing.every_solver import every_solver
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import ByteArray, FloatArray
@@ -37,7 +36,7 @@ def check_certificate(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> N
     """
     problems = local_problems(factor, np.random.default_rng(seed), draws)
     oracles, sizes = oracles_of(factor), problems.largest()
-    for name, solver in _solvers(problems).items():
+    for name, solver in problems.solvers().items():
         solved = problems.solve(solver)
         _require_solved(name, solver, problems, solved)
         for f in problems.everything:
@@ -89,7 +88,7 @@ def check_override_is_complete(factor: Factor, *, seed: int = 0, draws: int = DR
 def check_override_is_generic(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Closed forms, and a type's own solver, agree with the active set on the MAP oracle."""
     problems = local_problems(factor, np.random.default_rng(seed), draws)
-    solvers, sizes = _solvers(problems), problems.largest()
+    solvers, sizes = problems.solvers(), problems.largest()
     generic = problems.solve(solvers.pop("active set"))
     for name, solver in solvers.items():
         solved = problems.solve(solver)
@@ -116,14 +115,11 @@ def check_faces(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws)
-    solvers = _solvers(problems)
-    for name, solver in solvers.items():
+    for name, solver in problems.solvers().items():
         if not isinstance(solver, (ArrayForm, CompiledForm)):
             continue  # other solvers have no faces of slots
         solved, upper, face = problems.solve(solver), 1.0 / problems.delta, solver.face
-        d_u, d_v = rng.standard_normal(len(problems.a)), rng.standard_normal(len(problems.eta_v))
-        product = Solved(np.full_like(d_u, np.nan), np.full_like(d_v, np.nan))
-        solver.jvp(problems.everything, d_u, d_v, *product)
+        product = problems.multiply(solver, problems.drawn(rng))
         not_at_bound = (face == LOWER) & (solved.z != 0.0) | (face == UPPER) & (solved.z != upper)
         moves = ((face == LOWER) | (face == UPPER)) & (product.z != 0.0)
         for wrong, numbers in ((not_at_bound, solved.z), (moves, product.z)):
@@ -149,31 +145,29 @@ def check_rows(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Solvers and Jacobians write only for the given rows."""
     problems = local_problems(factor, np.random.default_rng(seed), draws)
     rows = problems.everything[::2]
-    of_rows_u, of_rows_v = _owned(problems, rows)
-    for name, solver in _solvers(problems).items():
-        solved = problems.solve(solver, rows)
-        written = ~np.isnan(solved.z), ~np.isnan(solved.v)
-        if (written[0] != of_rows_u).any() or (written[1] != of_rows_v).any():
-            raise broken(
-                "a kernel writes z and v for exactly the given rows, because finished factors keep "
-                "their solutions",
-                f"{name}: wrote {_places(*written)}",
-                f"{_places(of_rows_u, of_rows_v)}, of factors {rows.tolist()}; NaN counts as not "
-                "written",
-                repr(factor),
-            )
-        d_u, d_v = np.ones_like(problems.a), np.ones_like(problems.eta_v)
-        out_u, out_v = np.full_like(d_u, np.nan), np.full_like(d_v, np.nan)
-        solver.jvp(rows, d_u, d_v, out_u, out_v)
-        if (np.isnan(out_u) == of_rows_u).any() or (np.isnan(out_v) == of_rows_v).any():
-            raise broken(
-                "a product with the Jacobian is written for exactly the given rows, because the "
-                "other rows belong to other threads",
-                f"{name}: wrote {_places(~np.isnan(out_u), ~np.isnan(out_v))}",
-                f"{_places(of_rows_u, of_rows_v)}, of factors {rows.tolist()}; NaN counts as not "
-                "written",
-                repr(factor),
-            )
+    of_rows = _owned(problems, rows)
+    ones = Solved(np.ones_like(problems.a), np.ones_like(problems.eta_v))
+    solution = (
+        "a kernel writes z and v for exactly the given rows, because finished factors keep their "
+        "solutions"
+    )
+    product = (
+        "a product with the Jacobian is written for exactly the given rows, because the other rows "
+        "belong to other threads"
+    )
+    for name, solver in problems.solvers().items():
+        for rule, got in (
+            (solution, problems.solve(solver, rows)),
+            (product, problems.multiply(solver, ones, rows)),
+        ):
+            written = [~np.isnan(numbers) for numbers in got]
+            if any((one != other).any() for one, other in zip(written, of_rows, strict=True)):
+                raise broken(
+                    rule,
+                    f"{name}: wrote {_places(*written)}",
+                    f"{_places(*of_rows)}, of factors {rows.tolist()}; NaN counts as not written",
+                    repr(factor),
+                )
 
 
 def check_batching(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
@@ -181,12 +175,12 @@ def check_batching(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
     problems = local_problems(factor, np.random.default_rng(seed), draws)
     sizes = problems.largest()
     batches = {}
-    for name, solver in _solvers(problems).items():
+    for name, solver in problems.solvers().items():
         batches[name] = problems.solve(solver)
         _require_solved(name, solver, problems, batches[name])
     for f in problems.everything[: 4 * factor.n_factors]:
         alone = problems.select(np.array([f]))
-        for name, solver in _solvers(alone).items():
+        for name, solver in alone.solvers().items():
             solved, batch = alone.solve(solver), batches[name]
             z, v = batch.z[problems.slots(f)], batch.v[problems.extra(f)]
             eta_v = alone.eta_v
@@ -209,13 +203,11 @@ def check_warm_start(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
     """
     rng = np.random.default_rng(seed)
     problems = local_problems(factor, rng, draws)
-    near = problems.moved(
-        *(0.1 * rng.standard_normal(len(x)) for x in (problems.a, problems.eta_v))
-    )
+    near = problems.moved(*(0.1 * x for x in problems.drawn(rng)))
     far = problems.moved(-2.0 * problems.a, -2.0 * problems.eta_v)
     sizes = problems.largest()
-    new = {name: problems.solve(solver) for name, solver in _solvers(problems).items()}
-    for name, solver in _solvers(problems).items():
+    new = {name: problems.solve(solver) for name, solver in problems.solvers().items()}
+    for name, solver in problems.solvers().items():
         for before in (near, far):
             before.solve(solver)
             solved = problems.solve(solver)
@@ -230,10 +222,6 @@ def check_warm_start(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
                         f"z = {new[name].z[slots].tolist()}",
                         problems.where(f),
                     )
-
-
-def _solvers(problems: LocalProblems) -> dict[str, LocalSolver]:
-    return every_solver(problems.bucket, problems.delta)
 
 
 def _owned(problems: LocalProblems, rows: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:

@@ -11,7 +11,7 @@ from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import placed_values, slot_values
 from lpsmap_core.solution.scored_graph import unused_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
-from lpsmap_core.testing.oracle import oracles_of
+from lpsmap_core.testing.oracle import oracles_of, queries
 from lpsmap_core.testing.rules import broken
 from lpsmap_jit.arrays import FloatArray
 
@@ -57,37 +57,33 @@ def check_parameters(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> No
 
 def check_shapes(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """A vertex has variables shaped like eta_u, and as many additionals as eta_v."""
-    rng = np.random.default_rng(seed)
-    for oracle in oracles_of(factor):
-        for scores in random_scores(rng, draws, oracle.size):
-            eta_u, eta_v = oracle.shaped(scores[: oracle.arity]), scores[oracle.arity :]
-            _, m, n = oracle.answer(scores[: oracle.arity], eta_v)
-            if np.shape(m) != eta_u.shape or np.size(n) != eta_v.size:
-                raise broken(
-                    "vertex returns variables shaped like eta_u, of this row and not of the "
-                    "longest, and as many additionals as eta_v, because core concatenates them",
-                    f"variables of shape {np.shape(m)} and {np.size(n)} additionals",
-                    f"shape {eta_u.shape} and {eta_v.size} additionals",
-                    oracle.where(scores),
-                )
+    for oracle, scores in queries(factor, np.random.default_rng(seed), draws):
+        eta_u, eta_v = oracle.shaped(scores[: oracle.arity]), scores[oracle.arity :]
+        _, m, n = oracle.answer(scores[: oracle.arity], eta_v)
+        if np.shape(m) != eta_u.shape or np.size(n) != eta_v.size:
+            raise broken(
+                "vertex returns variables shaped like eta_u, of this row and not of the "
+                "longest, and as many additionals as eta_v, because core concatenates them",
+                f"variables of shape {np.shape(m)} and {np.size(n)} additionals",
+                f"shape {eta_u.shape} and {eta_v.size} additionals",
+                oracle.where(scores),
+            )
 
 
 def check_zero_one(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Variables of a vertex are 0 or 1, and additionals are 0, 1 or larger counts."""
-    rng = np.random.default_rng(seed)
-    for oracle in oracles_of(factor):
-        for scores in random_scores(rng, draws, oracle.size):
-            best = oracle.of(scores)
-            counts = (best.n >= 0.0) & (best.n == np.rint(best.n))
-            if not (np.isin(best.m, (0.0, 1.0)).all() and counts.all()):
-                raise broken(
-                    "a structure switches binary variables on or off, because marginals are "
-                    "probabilities; an additional is the count, mostly 0 or 1, of parts with its "
-                    "score",
-                    f"m = {best.m.tolist()}, n = {best.n.tolist()}",
-                    "variables that are 0 or 1, additionals that are 0, 1, 2, ...",
-                    oracle.where(scores),
-                )
+    for oracle, scores in queries(factor, np.random.default_rng(seed), draws):
+        best = oracle.of(scores)
+        counts = (best.n >= 0.0) & (best.n == np.rint(best.n))
+        if not (np.isin(best.m, (0.0, 1.0)).all() and counts.all()):
+            raise broken(
+                "a structure switches binary variables on or off, because marginals are "
+                "probabilities; an additional is the count, mostly 0 or 1, of parts with its "
+                "score",
+                f"m = {best.m.tolist()}, n = {best.n.tolist()}",
+                "variables that are 0 or 1, additionals that are 0, 1, 2, ...",
+                oracle.where(scores),
+            )
 
 
 def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
@@ -126,24 +122,22 @@ def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
 
 def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """`decode` returns plain Python numbers and lists by name."""
-    rng = np.random.default_rng(seed)
-    for oracle in oracles_of(factor):
-        for scores in random_scores(rng, draws, oracle.size):
-            best = oracle.of(scores)
-            decoded = oracle.row.decode(placed_values(factor, oracle.i, best.m), best.n)
-            try:
-                named = isinstance(decoded, dict) and all(isinstance(key, str) for key in decoded)
-                plain = named and bool(json.dumps(decoded))
-            except TypeError:
-                plain = False
-            if not plain:
-                raise broken(
-                    "decode returns a dictionary of plain Python numbers and lists, because it is "
-                    "printed and written as JSON",
-                    repr(decoded),
-                    'such as {"heads": [1, -1, 1]}; convert arrays with .tolist()',
-                    oracle.where(scores),
-                )
+    for oracle, scores in queries(factor, np.random.default_rng(seed), draws):
+        best = oracle.of(scores)
+        decoded = oracle.row.decode(placed_values(factor, oracle.i, best.m), best.n)
+        try:
+            named = isinstance(decoded, dict) and all(isinstance(key, str) for key in decoded)
+            plain = named and bool(json.dumps(decoded))
+        except TypeError:
+            plain = False
+        if not plain:
+            raise broken(
+                "decode returns a dictionary of plain Python numbers and lists, because it is "
+                "printed and written as JSON",
+                repr(decoded),
+                'such as {"heads": [1, -1, 1]}; convert arrays with .tolist()',
+                oracle.where(scores),
+            )
 
 
 def check_unused(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:

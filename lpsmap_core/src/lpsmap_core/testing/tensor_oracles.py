@@ -9,11 +9,11 @@ import numpy as np
 from lpsmap_core.engine.protocol import Backend
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.tensor_oracle import TensorOracle
-from lpsmap_core.plugins.registry import installed
+from lpsmap_core.testing.devices import installed_devices
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_core.testing.rules import broken
-from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 ROUNDING = 1e-11
 """Allowed difference of scores, as a multiple of their summed magnitudes."""
@@ -27,14 +27,13 @@ def check_tensor_oracle(factor: Factor, *, seed: int = 0, draws: int = DRAWS) ->
     n, n_slots = factor.n_factors, math.prod(factor.event_shape)
     size = n_slots + factor.n_additionals
     rng = np.random.default_rng(seed)
-    for backend in (registration.value() for registration in installed().backends.values()):
-        for device in backend.devices():
-            before = None
-            for scores in random_scores(rng, draws, n * size).reshape(draws, n, size):
-                entries = _compare(factor, oracle, scores, backend, device)
-                if oracle.n_parts and before is not None:
-                    _check_exchange(factor, oracle.n_parts, before, entries)
-                before = entries
+    for backend, device in installed_devices():
+        before = None
+        for scores in random_scores(rng, draws, n * size).reshape(draws, n, size):
+            entries = _compare(factor, oracle, scores, backend, device)
+            if oracle.n_parts and before is not None:
+                _check_exchange(factor, oracle.n_parts, before, entries)
+            before = entries
 
 
 def _compare(
@@ -70,13 +69,17 @@ def _compare(
     return entries
 
 
+def _kept(factor: Factor) -> BoolArray:
+    """Return flags of each factor's slots among the entries of its event."""
+    keep = np.ones(factor.variables.shape, dtype=bool) if factor.keep is None else factor.keep
+    return keep.reshape(factor.n_factors, math.prod(factor.event_shape))
+
+
 def _check_entries(factor: Factor, scores: FloatArray, rows: IntArray, where: str) -> None:
     """Compare each structure with the answer of the row's own oracle."""
     n_slots, size = math.prod(factor.event_shape), scores.shape[1]
-    kept = np.ones((len(scores), n_slots), dtype=bool)
-    if factor.keep is not None:
-        kept = factor.keep.reshape(kept.shape)
-    for oracle, own, entries, keep in zip(oracles_of(factor), scores, rows, kept, strict=True):
+    zipped = zip(oracles_of(factor), scores, rows, _kept(factor), strict=True)
+    for oracle, own, entries, keep in zipped:
         counts = np.bincount(entries[entries >= 0], minlength=size)
         outside = len(counts) > size or counts[:n_slots][~keep].any()
         if outside or (counts[:n_slots] > 1).any():
@@ -101,11 +104,8 @@ def _check_entries(factor: Factor, scores: FloatArray, rows: IntArray, where: st
 
 def _check_exchange(factor: Factor, n_parts: int, a: IntArray, b: IntArray) -> None:
     """Join the parts of two structures where they share one, and look for the results."""
-    n, n_slots = len(a), math.prod(factor.event_shape)
-    kept = np.ones((n, n_slots), dtype=bool)
-    if factor.keep is not None:
-        kept = factor.keep.reshape(kept.shape)
-    for oracle, first, second, keep in zip(oracles_of(factor), a, b, kept, strict=True):
+    n_slots = math.prod(factor.event_shape)
+    for oracle, first, second, keep in zip(oracles_of(factor), a, b, _kept(factor), strict=True):
         parts, others = first.reshape(n_parts, -1), second.reshape(n_parts, -1)
         for part in np.flatnonzero((parts == others).all(axis=1)):
             entries = np.concatenate([parts[:part], others[part:]])
