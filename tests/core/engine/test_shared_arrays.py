@@ -1,11 +1,11 @@
-"""Arrays of large graphs that a solve holds once: starts, marginals of additionals."""
+"""Arrays of large graphs that a solve holds once: slots, starts, marginals of additionals."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from lpsmap import Dense, FactorGraph, Variables
+from lpsmap import AtMostOne, Dense, FactorGraph, Variables
 from lpsmap_core import Options
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.local.active.sets import ActiveSets
@@ -20,6 +20,27 @@ def grid(seed: int = 0) -> tuple[FactorGraph, Variables, list[Dense]]:
     for declared in pairs:
         graph.add(declared)
     return graph, u, pairs
+
+
+def test_declarations_refer_to_the_slots_of_the_layout() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.random.default_rng(0).standard_normal((3, 4)))
+    whole, flipped = graph.add(AtMostOne(u)), graph.add(AtMostOne(~u[:, 0]))
+    masked = graph.add(AtMostOne(u, mask=np.tri(3, 4, k=1, dtype=bool)))
+    before = [(f.variables.index.copy(), f.variables.negated.copy()) for f in graph.factors]
+    graph.solve()
+    part = graph._laid_out().part
+    for factor, (index, negated) in zip(graph.factors, before, strict=True):
+        shared = factor is not masked
+        assert np.shares_memory(factor.variables.index, part.link_variable) == shared
+        assert np.shares_memory(factor.variables.negated, part.negated) == shared
+        np.testing.assert_array_equal(factor.variables.index, index)
+        np.testing.assert_array_equal(factor.variables.negated, negated)
+        assert not factor.variables.index.flags.writeable
+    assert flipped.variables.negated.all()
+    graph.add(AtMostOne(u[0]))  # which lays the graph out again
+    graph.solve()
+    np.testing.assert_array_equal(whole.variables.index, u.index)
 
 
 def test_a_start_is_not_copied() -> None:

@@ -264,7 +264,7 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
         shape = getattr(getattr(solved, name, None), "shape", None)
         if shape != (n_components,):
             raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
-    trusted = np.isin(status, OK) & ~bad
+    trusted = np.isin(status, np.array(OK)) & ~bad
     arrays = [("marginals", solved.marginals(), trusted[part.component], 1.0)]
     if not solved.lazy_additionals:
         additionals = solved.additionals(), part.on_additionals(trusted)

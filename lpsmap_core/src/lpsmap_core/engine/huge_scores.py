@@ -175,7 +175,8 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
     needing = violating_factors(state, state.problem.iterate.z, state.additionals())
     lacking = flags(state.problem.spans.component[needing], len(solved))
-    lacking = solved & withheld & ((progress.outcome == INFEASIBLE) | lacking)
+    lacking |= progress.outcome == INFEASIBLE
+    lacking &= solved & withheld
     judged = solved & (progress.outcome == CONVERGED) & ~lacking
     unjustified = _profitable_entries(state, split, judged & withheld)
     doubtful = split.components_of(unjustified)

@@ -170,7 +170,8 @@ class PartState:
         largest_score = progress.rounding / RESIDUAL_ROUNDING
         agree = progress.primal_residual <= EXACT_RESIDUAL
         optimal = progress.dual_residual <= EXACT_RESIDUAL * largest_score
-        return (progress.outcome == CONVERGED) & agree & optimal
+        exact: BoolArray = (progress.outcome == CONVERGED) & agree & optimal
+        return exact
 
     def slot_scores(self) -> FloatArray:
         """Return ``eta / delta + lambda`` of every slot, with the sign of the slot.

@@ -190,9 +190,14 @@ class Part:
         """Number of connected components."""
         return len(self.direct)
 
-    def of_graph(self, numbers: FloatArray) -> FloatArray:
-        """Return the `numbers` of the part's variables, from those of the graph, in a new array."""
-        return numbers.copy() if self.ids is None else numbers[self.ids]
+    def of_graph(self, numbers: FloatArray, copy: bool = True) -> FloatArray:
+        """Return the `numbers` of the part's variables, from those of the graph.
+
+        The result is a copy unless `copy` is false.
+        """
+        if self.ids is None:
+            return numbers.copy() if copy else numbers
+        return numbers[self.ids]
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""
@@ -222,15 +227,19 @@ class Part:
             for f in factors
         ]
 
-    def by_bucket(self, arrays: Sequence[FloatArray], factors: Sequence[Factor]) -> FloatArray:
-        """Return flat numbers on all additionals, in a new array.
+    def by_bucket(
+        self, arrays: Sequence[FloatArray], factors: Sequence[Factor], copy: bool = True
+    ) -> FloatArray:
+        """Return flat numbers on all additionals from (n_factors, n_additionals) arrays.
 
-        From `arrays` of shape (n_factors, n_additionals), one for each of the `factors`.
+        There is one array for each of the `factors`. The result is a copy unless `copy` is false.
         """
         if not self.n_additionals:
             return _NO_FLOATS
         position = {id(factor): i for i, factor in enumerate(factors)}
         declared = [arrays[position[id(d)]] for d in self._declarations]
+        if not copy and len(declared) == 1 and self._places is None:
+            return np.ascontiguousarray(declared[0], dtype=np.float64).reshape(-1)
         flat, begin = np.empty(sum(array.size for array in declared)), 0
         for array in declared:  # which may repeat its numbers, so that its own copy would be large
             flat[begin : begin + array.size].reshape(array.shape)[...] = array
@@ -274,6 +283,11 @@ class Part:
         """Return for each additional the value of its component; `values` has one for each."""
         spans = self.spans
         return np.repeat(values[spans.component], np.diff(spans.additional_offsets))
+
+    def components_of_additionals(self, numbers: IntArray) -> IntArray:
+        """Return the components of some additionals, by their numbers."""
+        factor = np.searchsorted(self.spans.additional_offsets, numbers, side="right") - 1
+        return self.spans.component[factor]
 
     @property
     def additional_component(self) -> IntArray:
@@ -356,6 +370,7 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
         [slot_values(d, d.variables.negated) for d in declarations], np.bool_
     )
     slots = concatenate_rows([d.offsets for d in declarations], np.int64)
+    _share_slots(declarations, variable, negated)
     table, arrangement = cached_arrangement(n_variables, numbers, slots, variable, negated)
     buckets = [_bucket(b, g, table, variable, negated) for b, g in enumerate(groups.values())]
     if arrangement is None:
@@ -363,6 +378,15 @@ def build_layout(n_variables: int, factors: Sequence[Factor]) -> Layout:
     else:
         part = Part(buckets, None, variable, negated, **arrangement._asdict())
     return Layout(n_variables, table.n_components, table.component, buckets, part)
+
+
+def _share_slots(declarations: list[Factor], variable: IntArray, negated: BoolArray) -> None:
+    """Let declarations refer to the slots of a layout, so that large graphs hold them once."""
+    end = 0
+    for declaration in declarations:
+        begin, end = end, end + int(declaration.offsets[-1])
+        if declaration.keep is None:
+            declaration.variables.refer_to(variable[begin:end], negated[begin:end])
 
 
 # -------------------------------------------------------------------- buckets

@@ -11,8 +11,16 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 
 
 def concatenate_rows(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Concatenate rows in a new array; without rows, it is an empty array of the type."""
-    return np.concatenate(arrays, dtype=dtype) if arrays else np.empty(0, dtype=dtype)
+    """Concatenate rows; without rows, return an empty array of the type."""
+    if len(arrays) != 1:
+        return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)
+    (rows,) = arrays
+    # numba has another type for arrays that are not writable, such as those of variables
+    whole = rows.base
+    if isinstance(whole, np.ndarray) and rows.flags.c_contiguous and whole.flags.carray:
+        same = (whole.size, whole.dtype) == (rows.size, rows.dtype)
+        rows = whole.reshape(rows.shape) if same else rows
+    return np.require(rows, requirements=["C", "W"])
 
 
 def offsets_of(counts: IntArray) -> IntArray:

@@ -79,8 +79,12 @@ def kind_of(value: Any) -> str:
 def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     """Return a `shape` as a tuple; one number is the size of one axis.
 
-    Raises a TypeError, with the `name`, unless it consists of integers, and a ValueError if a size
-    is negative.
+    Raises
+    ------
+    TypeError
+        If it does not consist of integers; `name` is its name in errors.
+    ValueError
+        If a size is negative.
     """
     try:
         sizes = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
@@ -97,8 +101,11 @@ def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
 def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     """Return a `value` of numbers as a NumPy array of their own dtype.
 
-    Raises a TypeError, with the `name`, if `check_readable` rejects it, or if it holds words, lists
-    of different lengths, or tensors whose gradients would be lost.
+    Raises
+    ------
+    TypeError
+        If `check_readable` rejects it, or if it holds words, lists of different lengths, or tensors
+        whose gradients would be lost; `name` is its name in errors.
     """
     if type(value) is np.ndarray and value.dtype.kind in "fiub":
         return value
@@ -152,7 +159,10 @@ def finite_numbers(
 def broadcast(name: str, array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
     """Return an `array` broadcast to a `shape`, in C order.
 
-    Raises a ValueError, with the `name`, if it does not broadcast.
+    Raises
+    ------
+    ValueError
+        If it does not broadcast; `name` is its name in errors.
     """
     try:
         seen = np.broadcast_to(array, shape)
@@ -184,8 +194,12 @@ def stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def whole_numbers(name: str, value: Any) -> npt.NDArray[Any]:
     """Return a `value` of whole numbers for counts; numbers beyond 2^62 become 2^62.
 
-    Raises a TypeError, with the `name`, for words, truth values and complex numbers, and a
-    ValueError if a number is not finite. The caller must reject fractions.
+    Raises
+    ------
+    TypeError
+        If they are words, truth values or complex numbers; `name` is their name in errors.
+    ValueError
+        If a number is not finite. The caller must reject fractions.
     """
     array = _array(name, value)
     _check_integral(name, value, array)
@@ -214,9 +228,19 @@ def integer_array(name: str, value: npt.ArrayLike) -> IntArray:
 
 
 def booleans(name: str, mask: Any, of: str) -> npt.NDArray[np.bool_]:
-    """Return a `mask` as an array of booleans, true where `of`, such as "a variable takes part".
+    """Return a mask as an array of booleans; numbers are not accepted.
 
-    Raises a TypeError, with the `name`, if it holds anything else, such as numbers.
+    Parameters
+    ----------
+    name, mask
+        The mask, and its name in errors.
+    of
+        What is true, in errors, such as "a variable takes part".
+
+    Raises
+    ------
+    TypeError
+        If it does not hold booleans.
     """
     array = _array(name, mask)
     if array.dtype != np.bool_:
@@ -230,8 +254,13 @@ def booleans(name: str, mask: Any, of: str) -> npt.NDArray[np.bool_]:
 def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
     """Return a `value` of truth values as booleans; zeros and ones are accepted, words are not.
 
-    Raises a TypeError, with the `name`, for other values.
+    Raises
+    ------
+    TypeError
+        If they are not truth values; `name` is their name in errors.
     """
+    if isinstance(value, bool):
+        return np.array(value)
     array = _array(name, value)
     if array.dtype.kind not in "iub" or ((array != 0) & (array != 1)).any():
         raise TypeError(f"{name}: got {value!r}; expected True or False.")
@@ -244,7 +273,10 @@ def truth_values(name: str, value: Any) -> npt.NDArray[np.bool_]:
 def checked_flag(name: str, value: Any) -> bool:
     """Return a `value` that is True, False, 0 or 1, or an array without axes of one of these.
 
-    Raises a TypeError, with the `name`, for other values and for arrays with axes.
+    Raises
+    ------
+    TypeError
+        If it is not a truth value, or is an array with axes; `name` is its name in errors.
     """
     if isinstance(value, bool):
         return value
@@ -257,9 +289,21 @@ def checked_flag(name: str, value: Any) -> bool:
 def checked_count(name: str, value: Any, otherwise: str = "", least: int = 1) -> int:
     """Return a `value` that is an integer of at least `least`, or an array of one, as an integer.
 
-    Raises a TypeError, with the `name`, if it is not an integer, or is a truth value, which is more
-    often a mistake than a 1; and a ValueError if it is too small, or larger than a kernel can
-    count. Errors also name what the caller accepts `otherwise`, such as ``", or None"``.
+    Parameters
+    ----------
+    name, value
+        The value, and its name in errors.
+    otherwise
+        Other values that the caller accepts, for errors, such as ``", or None"``.
+    least
+        The smallest integer that passes.
+
+    Raises
+    ------
+    TypeError
+        If it is not an integer, or is a truth value, which is more often a mistake than a 1.
+    ValueError
+        If it is too small, or larger than a kernel can count.
     """
     expected = f"an integer of at least {least}{otherwise}"
     plain = _plain(value)
@@ -282,10 +326,23 @@ def count_or_flag(name: str, value: Any) -> int:
 
 
 def checked_number(name: str, value: Any, expected: str, accepts: Callable[[float], bool]) -> float:
-    """Return a `value` that is a real number, or an array of one, as a float.
+    """Return a `value` that is an accepted real number, or an array of one, as a float.
 
-    Raises a TypeError, with the `name`, if it is not a number or is a truth value, and a ValueError
-    unless the function `accepts` it: if it is not `expected`, such as ``"a positive number"``.
+    Parameters
+    ----------
+    name, value
+        The value, and its name in errors.
+    expected
+        Description of the accepted numbers for errors, such as ``"a positive number"``.
+    accepts
+        Returns whether a number is accepted.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number, or is a truth value.
+    ValueError
+        If it is not accepted.
     """
     plain = _plain(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):

@@ -77,8 +77,19 @@ def checked_lengths(
 def check_unambiguous_lengths(name: str, shape: Shape, batch: Shape, k: int) -> None:
     """Reject lengths of the batch's shape whose last axis could also be a factor's `k` lengths.
 
-    Raises a ValueError, with the `name` of the factor type, if the lengths, of some `shape`, are
-    ambiguous for the shape `batch`.
+    Parameters
+    ----------
+    name
+        Name of the factor type in errors.
+    shape, batch
+        The shapes of the lengths and of the batch.
+    k
+        Maximum number of lengths per factor.
+
+    Raises
+    ------
+    ValueError
+        If the lengths are ambiguous.
     """
     if len(batch) > 1 and shape == batch and batch[-1] == k > 1:
         raise ValueError(

@@ -36,7 +36,13 @@ _budget: ContextVar[_Budget | None] = ContextVar("lpsmap_memory_budget", default
 
 @contextmanager
 def memory_limit(max_memory: float) -> Iterator[None]:
-    """Limit the bytes that `reserve_memory` accepts within a block to `max_memory` in total."""
+    """Limit what `reserve_memory` accepts within a block.
+
+    Parameters
+    ----------
+    max_memory
+        The maximum number of bytes, of all that is reserved in the block.
+    """
     token = _budget.set(_Budget(int(max_memory)))
     try:
         yield
@@ -45,9 +51,19 @@ def memory_limit(max_memory: float) -> Iterator[None]:
 
 
 def reserve_memory(n_bytes: int, what: str) -> None:
-    """Count about `n_bytes` that are to be allocated for `what`, such as "variables".
+    """Count memory that is about to be allocated; outside of `memory_limit` without a limit.
 
-    Raises a MemoryLimitError if they exceed the limit of a block of `memory_limit`.
+    Parameters
+    ----------
+    n_bytes
+        An estimate of its size.
+    what
+        What it is for, in the plural, for errors.
+
+    Raises
+    ------
+    MemoryLimitError
+        If the limit is exceeded.
     """
     budget = _budget.get()
     if budget is None:

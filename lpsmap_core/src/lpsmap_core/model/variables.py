@@ -72,6 +72,11 @@ class Variables:
         """
         return Variables(weakref.ref(self.graph), self.index, self.negated, self.span)
 
+    def refer_to(self, index: IntArray, negated: BoolArray) -> None:
+        """Hold other arrays with the same contents, such as parts of larger ones."""
+        self.index = _read_only(index.reshape(self.shape))
+        self.negated = _read_only(negated.reshape(self.shape))
+
     # Pickled as state, since a graph's factors refer to their variables. Weak stays weak.
     def __getstate__(self) -> tuple[FactorGraph, bool, IntArray, BoolArray, slice | None]:
         weak = isinstance(self._graph, weakref.ref)
@@ -122,7 +127,12 @@ class Variables:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Variables:
-        return Variables(self._graph, np.asarray(self.index[key]), np.asarray(self.negated[key]))
+        index = np.asarray(self.index[key])
+        if index.size > self.size and not self.negated.any():  # cheaper than indexing
+            negated = np.zeros(index.shape, dtype=np.bool_)
+        else:
+            negated = np.asarray(self.negated[key])
+        return Variables(self._graph, index, negated)
 
     def __invert__(self) -> Variables:
         return Variables(self._graph, self.index, ~self.negated)

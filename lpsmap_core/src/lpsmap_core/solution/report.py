@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 import numpy as np
@@ -96,8 +96,14 @@ def report_unsolved(solution: Solution, shapes: Callable[[], Shapes], refuses: b
 def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
     """Warn about the user's line by a message without numbers, and log the numbers.
 
-    Python's warning filters treat messages that differ in a number as different. Hence `words` are
-    the sentences of a `ConvergenceWarning`, and `details` those with the numbers.
+    Python's warning filters treat messages that differ in a number as different.
+
+    Parameters
+    ----------
+    words
+        The sentences of a `ConvergenceWarning`.
+    details
+        Sentences with the numbers.
     """
     logger.info("%s", " ".join(details))
     message = ConvergenceWarning("lpsmap: " + " ".join(words), " ".join(details))
@@ -105,16 +111,36 @@ def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
 
 
 def log(solution: Solution) -> None:
-    """Log the outcome of a solve, on standard error if the application has no handler."""
-    words = (
-        f"{solution!r}; outer iterations: most {solution.iterations.max(initial=0)}; largest "
-        f"residuals: {solution.primal_residual.max(initial=0.0):.2e} primal, "
-        f"{solution.dual_residual.max(initial=0.0):.2e} dual"
-    )
+    """Log the outcome of a solve."""
+    with _default_handler():
+        logger.info(
+            "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
+            solution,
+            solution.iterations.max(initial=0),
+            solution.primal_residual.max(initial=0.0),
+            solution.dual_residual.max(initial=0.0),
+        )
+
+
+@contextmanager
+def _default_handler() -> Iterator[None]:
+    """Log to standard error if no handler is installed.
+
+    Otherwise the levels and handlers of the application apply.
+    """
     if logger.hasHandlers():
-        logger.info("%s", words)
-    elif logger.level <= logging.INFO:
-        print(f"{logger.name}: {words}", file=sys.stderr)
+        yield
+        return
+    handler, level = logging.StreamHandler(), logger.level
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    logger.addHandler(handler)
+    if level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def non_finite_message(scores: FloatArray, shapes: Shapes) -> str:

@@ -54,8 +54,8 @@ def scored_graph(
     additionals = zero_unused_scores(factors, scores, additionals)
     components = layout.component[~(scores < np.inf)]
     bad = flags(components[components >= 0], layout.n_components)
-    eta_v = layout.part.by_bucket(additionals, factors)
-    bad[layout.part.additional_component[~(eta_v < np.inf)]] = True
+    eta_v = layout.part.by_bucket(additionals, factors, copy=False)
+    bad[layout.part.components_of_additionals(np.flatnonzero(~(eta_v < np.inf)))] = True
     return ScoredGraph(layout, factors, scores, additionals, bad)
 
 

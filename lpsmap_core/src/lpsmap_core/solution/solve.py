@@ -87,8 +87,7 @@ def solve_laid_out(
         Components with a score that is NaN or ``+inf`` have NaN values and status ``NON_FINITE``.
     """
     part = layout.part
-    eta = scores if part.whole else part.of_graph(scores)
-    eta_v = part.by_bucket(additionals, factors)
+    eta, eta_v = part.of_graph(scores, copy=False), part.by_bucket(additionals, factors)
     bad = np.zeros(layout.n_components, dtype=np.bool_)
     finite = are_scores(scores) and are_scores(eta_v)
     if not finite:

@@ -93,7 +93,7 @@ class MessageResult:
         # duals of scores that replace -inf are useful only with the solution itself
         free = np.ones(part.n_components, dtype=bool)
         free[part.component[np.isneginf(self.eta)]] = False
-        free[part.additional_component[np.isneginf(self.eta_v)]] = False
+        free[part.components_of_additionals(np.flatnonzero(np.isneginf(self.eta_v)))] = False
         free &= ~networks.strict
         known = self.served & ~self.eliminated & (met | free)
         no_direct = np.zeros(part.n_components, dtype=bool)
