@@ -109,7 +109,6 @@ def specification(layer_type: type, options: dict[str, Any]) -> str:
 
 @functools.lru_cache(MAX_LOADED)
 def _loaded(text: str) -> Any:
-    """Build a layer from its specification."""
     try:
         read = json.loads(text)
         layer_type = getattr(importlib.import_module(LAYERS), read["layer"])
@@ -142,7 +141,6 @@ def _encoded(name: str, value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value that `_encoded` encoded."""
     if not isinstance(value, dict):
         return value
     if "array" in value:
@@ -165,7 +163,6 @@ def _decoded(value: Any) -> Any:
 
 
 def _package_of(factor_type: type[Factor]) -> str:
-    """Return the package of an installed factor type."""
     registration = installed().factors.get(factor_type.__name__)
     if registration is None or registration.value is not factor_type:
         raise NotSpecifiable(

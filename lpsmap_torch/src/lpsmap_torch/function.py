@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
-from lpsmap_torch.tensors import converted, is_batched, numbers, on_host, over_batch, tensor_of
+from lpsmap_torch.tensors import is_batched, numbers, on_host, over_batch, tensor_of
 
 
 class Differentiable(NamedTuple):
@@ -45,20 +45,9 @@ def attach(
 
     These are the flat marginals of all variables, and for every declaration the (n_factors,
     n_additionals) marginals of its additionals, or None without them. All have the common dtype of
-    the scores and are on the device of the first block.
-
-    Parameters
-    ----------
-    solution
-        The solution, or values with the derivative of a surrogate; an assignment has no gradients.
-    scores
-        The scores of each block of variables, in the order of the graph.
-    additionals
-        For every declaration, the scores of its additionals, with the same number of entries as in
-        the solution; None for a declaration without additionals.
-    solve
-        Solves again where the backward pass gets copies of the tensors that autograd saved. The
-        solution then lives as long as those; otherwise as long as the marginals.
+    the scores, those of the blocks of variables and of declarations, and are on the device of the
+    first block. `solve` solves again where the backward pass gets copies of the tensors that
+    autograd saved. The solution then lives as long as those; otherwise as long as the marginals.
     """
     declared = [i for i, x in enumerate(additionals) if x is not None]
     inputs = [*scores, *(x for x in additionals if x is not None)]
@@ -130,7 +119,7 @@ class _Attach(torch.autograd.Function):
         return (
             *(None,) * 5,
             *(
-                converted(g.reshape(shape), dtype, device) if wants else None
+                g.reshape(shape).to(device, dtype) if wants else None
                 for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)
             ),
         )

@@ -22,8 +22,7 @@ from lpsmap_core.api import AUTO, checked_shape, report_unsolved
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs, TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
-from lpsmap_torch.tensor.choice import engine_on, tensor_engine
-from lpsmap_torch.tensor.graphs import DeviceSolution, solve_on_device
+from lpsmap_torch.tensor.graphs import DeviceSolution, engine_on, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
 
@@ -110,9 +109,9 @@ class TorchFactorGraph(FactorGraph):
         scores, additionals = self._scores, self._additionals
         if not isinstance(self._temperature, Tensor) or not self._temperature.requires_grad:
             return scores, additionals
-        change = self._temperature.detach() / self._temperature  # 1, with a derivative
-        return [_times(x, change) for x in scores], [
-            None if x is None else _times(x, change) for x in additionals
+        change = self._temperature / self._temperature.detach()  # 1, with a derivative
+        return [divided(x, change).to(x.dtype) for x in scores], [
+            None if x is None else divided(x, change).to(x.dtype) for x in additionals
         ]
 
     def _run(
@@ -127,17 +126,12 @@ class TorchFactorGraph(FactorGraph):
 
         Core solves with a warm start, which it checks, and writes the log.
         """
-        chosen, device = None, self._scores[0].device.type if self._scores else "cpu"
+        solution, device = None, self._scores[0].device.type if self._scores else "cpu"
         if engine_on(device, engine) and not to_decode and warm_start is None and not verbose:
-            tensors = [*self._scores, *(x for x in self._additionals if x is not None)]
-            chosen = tensor_engine(engine, tensors, self._laid_out().part, options)
-        if chosen is None:
+            given = self._laid_out(), self.factors, *self._inputs()
+            solution = solve_on_device(engine, *given, options)
+        if solution is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
-        blocks, additionals = self._inputs()
-        scores = torch.cat([block.reshape(-1) for block in blocks])
-        solution = solve_on_device(
-            self._laid_out(), self.factors, scores, additionals, options, chosen
-        )
         self.solution = solution
         if solution.has_failed():
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
@@ -204,7 +198,6 @@ class TorchFactorGraph(FactorGraph):
         return TorchGibbs(factor, self._scores, self._additionals[self._number(factor, "gibbs")])
 
     def _divide_scores(self, temperature: Temperature) -> None:
-        """Divide the scores of all variables and additionals by a temperature."""
         self._scores = [divided(x, temperature) for x in self._scores]
         self._additionals = [
             None if x is None else divided(x, temperature) for x in self._additionals
@@ -219,13 +212,6 @@ class TorchFactorGraph(FactorGraph):
 
     def _forbid(self, scores: Tensor, flags: NDArray[np.bool_]) -> Tensor:
         return scores.masked_fill(torch.from_numpy(flags).to(scores.device), -torch.inf)
-
-
-def _times(scores: Tensor, change: Tensor) -> Tensor:
-    """Return scores times a change of 1; infinite scores and NaN do not change."""
-    finite = torch.isfinite(scores)
-    product = scores.masked_fill(~finite, 0.0) * change.to(scores)
-    return torch.where(finite, product, scores)
 
 
 def values_of(values: Tensor, variables: Variables) -> Tensor:

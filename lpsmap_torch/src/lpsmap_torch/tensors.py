@@ -53,14 +53,8 @@ def numbers(tensor: Tensor) -> NDArray[np.float64]:
         torch.cuda.current_stream(plain.device).synchronize()
         plain = pinned
     # the imaginary part of a conjugate is a view that negates
-    array: NDArray[np.float64] = converted(plain, torch.float64, _HOST).resolve_neg().numpy()
+    array: NDArray[np.float64] = plain.to(_HOST, torch.float64).resolve_neg().numpy()
     return array
-
-
-def numbers_on_host(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
-    """Return the numbers of tensors on one device, concatenated, by a single copy."""
-    flat = [x.reshape(-1) for x in tensors]
-    return numbers(flat[0] if len(flat) == 1 else torch.cat(flat))
 
 
 def tensor_of(
@@ -73,16 +67,7 @@ def tensor_of(
     host = torch.from_numpy(array)
     if device.type == "cuda":
         return host.to(dtype).pin_memory().to(device, non_blocking=True)
-    if copy:
-        return host.to(dtype=dtype, device=device, copy=True)
-    return converted(host, dtype, device)
-
-
-def converted(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return ``tensor.to(dtype=dtype, device=device)``, without its overhead if nothing changes."""
-    if tensor.dtype is dtype and tensor.device == device:
-        return tensor
-    return tensor.to(dtype=dtype, device=device)
+    return host.to(dtype=dtype, device=device, copy=copy)
 
 
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:

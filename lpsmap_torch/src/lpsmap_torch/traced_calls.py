@@ -124,7 +124,6 @@ def _(
 
 
 def _empty_outputs(ndim: int, products: list[int], inputs: list[Tensor]) -> list[Tensor]:
-    """Return tensors like the outputs of a call."""
     if products in ([], [NO_PRODUCT]):
         return [inputs[0].new_empty(inputs[0].shape[:ndim])]
     *before, n = products
@@ -324,12 +323,7 @@ class Evaluation(NamedTuple):
     def multiplied(self, products: Sequence[int], vectors: list[Tensor]) -> list[Tensor]:
         """Return the last of some products with the Jacobian, and with those of the products.
 
-        Parameters
-        ----------
-        products
-            As in `Call`; without any, the output is returned.
-        vectors
-            The vectors of all products, one after the other.
+        The vectors are those of all products. Without any, the output is returned.
         """
         inputs, outputs = self.inputs, [self.output]
         with _autograd_inside():
@@ -361,7 +355,6 @@ def evaluated(callee: Callee, arguments: str, inputs: list[Tensor]) -> Evaluatio
 def _pulled_back(
     outputs: list[Tensor], inputs: list[Tensor], vectors: list[Tensor], create_graph: bool
 ) -> list[Tensor]:
-    """Return the products of vectors with the transposed Jacobian."""
     pairs = [(y, v) for y, v in zip(outputs, vectors, strict=True) if y.requires_grad]
     if not pairs:
         return [torch.zeros_like(x) for x in inputs]

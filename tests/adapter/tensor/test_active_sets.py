@@ -26,7 +26,7 @@ from lpsmap import (
 )
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_torch.layers import LatentTree, SequenceAttention, SparseMAP
-from lpsmap_torch.tensor.memory import batch_bytes
+from lpsmap_torch.tensor.problem import batch_bytes
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -232,7 +232,7 @@ def test_budgets_beside_a_tree_are_not_copied_to_the_host(monkeypatch: pytest.Mo
     layers = [LatentTree(engine=x, budget=2, tol=1e-11) for x in ("tensor", "compiled")]
     lengths = torch.tensor([6, 5, 2, 0])
     expected = layers[1](normal(4, 6, 6), lengths=lengths)
-    monkeypatch.setattr("lpsmap_torch.tensor.host_share.numbers_on_host", pytest.fail)
+    monkeypatch.setattr("lpsmap_torch.tensor.host_share.numbers", pytest.fail)
     found = layers[0](normal(4, 6, 6), lengths=lengths)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Status, TorchFactorGraph, Xor
 from lpsmap_core import CompiledEngine
 from lpsmap_torch.layers import LatentTree, MatchingAttention
-from lpsmap_torch.tensor import choice, host_share
+from lpsmap_torch.tensor import graphs, host_share
 from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.graphs import DeviceSolution
 
@@ -26,12 +26,12 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 @pytest.fixture
 def cpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat scores on the CPU as if they were on another device."""
-    chosen = choice.engine_on
+    chosen = graphs.engine_on
 
     def engine_on(device: str, name: str) -> TensorEngine | None:
         return chosen("cuda" if device == "cpu" else device, name)
 
-    for module in ("tensor.choice", "graph", "layers.layer", "layers.layouts"):
+    for module in ("tensor.graphs", "graph", "layers.layer"):
         monkeypatch.setattr(f"lpsmap_torch.{module}.engine_on", engine_on)
 
 
@@ -50,7 +50,7 @@ def cpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_engine_depends_on_the_device(device: str, name: str, expected: Any) -> None:
-    assert type(choice.engine_on(device, name)) is (expected or type(None))
+    assert type(graphs.engine_on(device, name)) is (expected or type(None))
 
 
 def mixed(scores: Tensor, trees: Tensor) -> tuple[TorchFactorGraph, Any, Any]:
@@ -80,13 +80,13 @@ def test_only_components_that_need_it_are_copied_to_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     copied: list[int] = []
-    copy = host_share.numbers_on_host
+    copy = host_share.numbers
 
-    def counted(tensors: Any) -> Any:
-        copied.append(sum(x.numel() for x in tensors))
-        return copy(tensors)
+    def counted(tensor: Tensor) -> Any:
+        copied.append(tensor.numel())
+        return copy(tensor)
 
-    monkeypatch.setattr(host_share, "numbers_on_host", counted)
+    monkeypatch.setattr(host_share, "numbers", counted)
     graph, u, v = mixed(normal(2, 3, 4).requires_grad_(), normal(2, 3, 3).requires_grad_())
     graph.solve()
     assert copied == [18]  # once, the scores of the trees

@@ -140,7 +140,7 @@ def test_a_training_step_copies_neither_scores_nor_marginals(
     step = training_step("cpu")
 
     for module in (tensors, host_share):
-        monkeypatch.setattr(module, "numbers_on_host", refuse)
+        monkeypatch.setattr(module, "numbers", refuse)
     monkeypatch.setattr("lpsmap_torch.layers.layouts.numbers", refuse)
     monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", refuse)
     monkeypatch.setattr(torch, "from_numpy", refuse)

@@ -22,10 +22,7 @@ def chains(
     mask: Any = None,
     name: str = "Chain",
 ) -> Factor:
-    """Return the factors of `Chain`: `Sequence` over the positions that take part.
-
-    The variables `u` are ``(..., L, S)``; the other arguments are as in `Chain`.
-    """
+    """Return the factors of `Chain` over ``(..., L, S)`` variables: sequences without gaps."""
     positions = present(name, u, 2, lengths, mask)
     n_states = u.shape[-1]
     if tuple(transitions.shape[-2:]) != (n_states, n_states):

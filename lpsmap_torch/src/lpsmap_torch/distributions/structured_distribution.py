@@ -369,7 +369,6 @@ class StructuredDistribution(Distribution):
         build: Factors,
         event_ndim: int | None,
     ) -> StructuredDistribution:
-        """Return a distribution of the same type and form with other scores."""
         new: StructuredDistribution = object.__new__(type(self))
         StructuredDistribution.__init__(
             new,
@@ -397,7 +396,6 @@ def _each_copy(
 
 
 def _same_structures(p: StructuredDistribution, q: StructuredDistribution) -> bool:
-    """Return whether two distributions have the same factors."""
     ours, theirs = p._built.graph.factors, q._built.graph.factors
     if type(p) is not type(q) or list(map(type, ours)) != list(map(type, theirs)):
         return False

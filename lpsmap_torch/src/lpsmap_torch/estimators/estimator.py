@@ -61,15 +61,7 @@ class Estimator(abc.ABC):
 
 
 class SolvedEstimate(Estimate):
-    """An estimate by a solve, with or without the quadratic term.
-
-    Parameters
-    ----------
-    values, additionals
-        As in `Estimate`.
-    result
-        The result of the solve.
-    """
+    """An estimate by a solve, with or without the quadratic term, with its result."""
 
     def __init__(
         self, values: Tensor, additionals: list[Tensor | None], result: Solution | Any

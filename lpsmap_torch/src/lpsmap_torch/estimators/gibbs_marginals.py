@@ -57,20 +57,7 @@ def marginals_of(
 
 
 class GibbsEstimate(Estimate):
-    """An estimate from the Gibbs distribution of a graph.
-
-    Parameters
-    ----------
-    values, additionals
-        As in `Estimate`.
-    gibbs
-        The distribution.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If components have no structure.
-    """
+    """An estimate from the Gibbs distribution of a graph; warns of components without structure."""
 
     def __init__(
         self, values: Tensor, additionals: list[Tensor | None], gibbs: TorchGraphGibbs

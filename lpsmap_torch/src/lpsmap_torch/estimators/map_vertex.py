@@ -115,10 +115,7 @@ class MAP(Estimator):
 def _rounded(relaxation: Solution, threads: int | None) -> Any:
     """Return the first structures that a search finds, starting from marginals.
 
-    Warns
-    -----
-    ConvergenceWarning
-        If it finds none for a component whose relaxation is feasible.
+    It warns if it finds none for a component whose relaxation is feasible.
     """
     first = relaxation.decode(gap=ANY_GAP, threads=threads)
     missing = ~first.found & (relaxation.status != Status.INFEASIBLE)

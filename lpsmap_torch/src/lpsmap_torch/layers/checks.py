@@ -104,34 +104,9 @@ def checked_lengths(
     """Validate lengths and expand them to all instances, on any device.
 
     Lengths have the first axes of the batch, each with the same size or 1. So lengths of shape
-    ``(B,)`` or ``(B, 1)`` apply to all heads of a batch of shape ``(B, H)``.
-
-    Parameters
-    ----------
-    name
-        The layer, for error messages.
-    lengths
-        The lengths given by the user.
-    batch
-        The shape of the batch.
-    n_lengths
-        The number of lengths that an instance can have, on an additional last axis.
-    allows_one
-        Whether an instance can have a single length instead.
-    one_first
-        Whether lengths that can be single ones are.
-
-    Returns
-    -------
-    Tensor
-        Lengths of shape `batch`, or of `batch` with an additional axis.
-
-    Raises
-    ------
-    TypeError
-        If they are not a tensor of integers.
-    ValueError
-        If their shape does not fit, or is ambiguous.
+    ``(B,)`` or ``(B, 1)`` apply to all heads of a batch of shape ``(B, H)``. On an additional last
+    axis, an instance can have several, `n_lengths`, or a single one, where that is allowed. Those
+    that can be single ones are if single lengths come first.
     """
     if lengths is None:
         return None
@@ -193,7 +168,6 @@ def _leads(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
 
 
 def _expanded(lengths: Tensor, batch: tuple[int, ...], trailing: tuple[int, ...]) -> Tensor:
-    """Return lengths expanded to the whole batch, followed by the trailing axes."""
     leading_axes = lengths.shape[: lengths.ndim - len(trailing)]
     omitted_axes = (1,) * (len(batch) - len(leading_axes))
     return lengths.reshape((*leading_axes, *omitted_axes, *trailing)).expand((*batch, *trailing))

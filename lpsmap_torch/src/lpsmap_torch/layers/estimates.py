@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,10 +48,6 @@ class Problem(NamedTuple):
     undivided: tuple[FloatArray, list[FloatArray]] | None
     """The scores of variables and additionals before the division; None without temperature."""
 
-    def estimate(self, estimator: Estimator, options: Mapping[str, Any]) -> Estimated:
-        """Return the estimate."""
-        return Estimated(self, estimator.estimate(self.built.graph, options))
-
     def sample(self, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Samples:
         """Return samples; see `Layer.sample`."""
         graph = self.built.graph
@@ -71,17 +66,12 @@ class Samples(NamedTuple):
     """``(n, *batch)`` with gradients to all scores."""
 
 
+@dataclass(frozen=True, eq=False)
 class Estimated:
-    """The estimate for a batch.
+    """The estimate for a problem."""
 
-    Parameters
-    ----------
-    problem, estimate
-        The graph, and the estimate for its scores.
-    """
-
-    def __init__(self, problem: Problem, estimate: Estimate) -> None:
-        self.problem, self.estimate = problem, estimate
+    problem: Problem
+    estimate: Estimate
 
     @property
     def marginals(self) -> Tensor:
@@ -126,18 +116,7 @@ class Estimated:
         return flags.reshape(self.problem.batch).to(self.estimate.values.device)
 
     def structures(self, dtype: torch.dtype) -> Distributions:
-        """Return the sparse distribution over the structures of the layer.
-
-        Parameters
-        ----------
-        dtype
-            The dtype of the distribution.
-
-        Raises
-        ------
-        TypeError
-            If the estimator does not solve.
-        """
+        """Return the sparse distribution over the structures of the layer, in a dtype."""
         estimate, values = self.estimate, self.estimate.values.to(dtype)
         if not isinstance(estimate, SolvedEstimate):
             raise TypeError(

@@ -25,10 +25,10 @@ from lpsmap_torch.layers.checks import (
     checked_mask,
     checked_parameters,
 )
-from lpsmap_torch.layers.estimates import Problem, Samples, checked_estimator
+from lpsmap_torch.layers.estimates import Estimated, Problem, Samples, checked_estimator
 from lpsmap_torch.layers.layouts import Layouts, marginals_on_device, marginals_on_host
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
-from lpsmap_torch.tensor.choice import ENGINES, engine_on
+from lpsmap_torch.tensor.graphs import ENGINES, engine_on
 from lpsmap_torch.tensors import is_compiled, is_eager
 from lpsmap_torch.traced_calls import traced_call
 
@@ -181,7 +181,8 @@ class Layer(TemperatureMixin):
             without variables.
         """
         problem = self._problem(scores, self._inputs(*others, **arguments))
-        return problem.estimate(SparseMarginals(), self._options).structures(scores.dtype)
+        estimate = SparseMarginals().estimate(problem.built.graph, self._options)
+        return Estimated(problem, estimate).structures(scores.dtype)
 
     def sample(
         self,
@@ -305,7 +306,6 @@ class Layer(TemperatureMixin):
         return {"parameters": self._weights(), "lengths": lengths, "mask": mask, "limits": limits}
 
     def _repr_arguments(self) -> dict[str, Any]:
-        """Return the constructor arguments for `repr`."""
         return {}
 
     # ---------------------------------------------------------------- marginals
@@ -346,7 +346,8 @@ class Layer(TemperatureMixin):
 
         Without `on_host`, they are None if no engine solves on the device of the scores.
         """
-        if not on_host and engine_on(scores.device.type, self.engine) is None:
+        on_device = engine_on(scores.device.type, self.engine) is not None
+        if not (on_device or on_host):
             return None
         arrays, shape = instances.on_host(), tuple(scores.shape)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
@@ -358,7 +359,7 @@ class Layer(TemperatureMixin):
 
         with self._layouts.graph((shape, n_parameters, arrays.key), build) as built:
             given, options = (built, scores, parameters), self._options
-            marginals = marginals_on_device(*given, options)
+            marginals = marginals_on_device(*given, options) if on_device else None
             if marginals is None and on_host:
                 marginals = marginals_on_host(*given, options)
             return marginals
@@ -416,7 +417,6 @@ class Layer(TemperatureMixin):
         return divided(scores, of_scores), weights
 
     def _batch(self, scores: Tensor) -> tuple[int, ...]:
-        """Return the shape of the batch."""
         return tuple(scores.shape[: scores.ndim - self.event_ndim])
 
     # ---------------------------------------------------------------- graphs, and estimates
@@ -430,7 +430,8 @@ class Layer(TemperatureMixin):
         options = dict(self._options)
         if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
             options["engine"] = AUTO  # engines on tensors have no best structures
-        estimated = self._problem(scores, inputs).estimate(self.estimator, options)
+        problem = self._problem(scores, inputs)
+        estimated = Estimated(problem, self.estimator.estimate(problem.built.graph, options))
         marginals = self._finish(estimated.marginals.to(scores.dtype), inputs)
         return estimated.solution(marginals) if return_solution else marginals
 
@@ -447,7 +448,6 @@ class Layer(TemperatureMixin):
         return Problem(built, self._batch(scores), temperature, n_parameters, before)
 
     def _build_graph(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
-        """Return the graph for given scores."""
         parameters, instances = self._validate(scores, **inputs)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
         graph, shape = TorchFactorGraph(), tuple(scores.shape)

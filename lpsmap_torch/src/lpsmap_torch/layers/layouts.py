@@ -27,7 +27,6 @@ from lpsmap_core.api import (
 from lpsmap_dynamic import infeasible_variables
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.function import attach
-from lpsmap_torch.tensor.choice import engine_on, tensor_engine
 from lpsmap_torch.tensor.graphs import solve_on_device
 from lpsmap_torch.tensors import numbers
 
@@ -67,21 +66,14 @@ def marginals_on_device(
     The scores, in the shape of the batch, and the (*batch, n_parameters) parameters get gradients;
     the graph stores neither. The options are those of `FactorGraph.solve`.
     """
-    name = options["engine"]
-    if engine_on(scores.device.type, name) is None:
+    factors, additionals = built.declared.factors, built.additionals(parameters)
+    if any(x is None and f.n_additionals for f, x in zip(factors, additionals, strict=True)):
         return None
     checked = checked_options(**{k: v for k, v in options.items() if k != "engine"})
-    blocks = [scores] if parameters is None else [scores, parameters]
-    layout, factors = built.graph._laid_out(), built.declared.factors
-    engine = tensor_engine(name, blocks, layout.part, checked)
-    if engine is None:
+    given = built.graph._laid_out(), factors, [built.place_prepared(scores)], additionals
+    solution = solve_on_device(options["engine"], *given, checked)
+    if solution is None:
         return None
-    additionals = built.additionals(parameters)
-    for factor, x in zip(factors, additionals, strict=True):
-        if x is None and factor.n_additionals:
-            return None
-    flat = built.place_prepared(scores).reshape(-1)
-    solution = solve_on_device(layout, factors, flat, additionals, checked, engine)
     if solution.has_failed():
         report_unsolved(solution, lambda: [built.block.shape], False)
     return built.shown_values(solution.marginals, solution.infeasible())
@@ -115,7 +107,6 @@ def _solution(
     additionals: list[FloatArray | None],
     options: dict[str, Any],
 ) -> Solution | ClosedForm:
-    """Return the solution by core's engine."""
     graph = built.graph
 
     def solve() -> Solution:
@@ -140,14 +131,7 @@ def _solution(
 class ClosedForm:
     """What `attach` uses of a solution, where one call of a closed form is the whole solve.
 
-    Parameters
-    ----------
-    built
-        The solved graph.
-    scores
-        The scores of all variables.
-    direct
-        The solution of its part.
+    The scores are those of all variables of the graph, of whose part `direct` is the solution.
     """
 
     def __init__(self, built: BuiltGraph, scores: FloatArray, direct: DirectSolution) -> None:
@@ -171,7 +155,6 @@ class ClosedForm:
 
     @functools.cached_property
     def _solution(self) -> Solution:
-        """The solution with which vectors of any size can be multiplied."""
         additionals = [np.empty((0, 0))] * len(self.factors)
         graph = self._layout, self.factors, self._scores, additionals
         return solve_laid_out(CompiledEngine(), *graph, DEFAULTS)

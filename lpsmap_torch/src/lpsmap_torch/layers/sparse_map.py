@@ -279,7 +279,6 @@ def _there(
 
 
 def _of_instances(lengths: NDArray[np.int64], batch: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return a row of lengths for every instance."""
     return lengths.reshape(math.prod(batch), math.prod(lengths.shape[len(batch) :]))
 
 

@@ -144,7 +144,6 @@ class MarginCRFLoss(MarginLoss, CRFLoss):
 
 
 def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
-    """Return the losses of the items of a graph."""
     layout = build_layout(graph.n_variables, graph.factors)
     items, scores = Items(layout, labels), graph.flat_scores()
     items.check_not_forbidden(scores)

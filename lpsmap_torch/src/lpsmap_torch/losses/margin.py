@@ -20,8 +20,6 @@ class MarginLoss(StructuredLoss):
 
     Parameters
     ----------
-    factors, reduction, options
-        As in the loss without a margin.
     cost
         The cost of a wrong variable: a number; a tensor that broadcasts to the scores; or a
         function of the labels, a tensor like the scores with NaN for unlabelled variables, that
@@ -57,7 +55,6 @@ class MarginLoss(StructuredLoss):
         """Validate that the loss supports the cost of whole structures."""
 
     def _augmented(self, scores: Tensor, known: FloatArray) -> Tensor:
-        """Return cost-augmented scores."""
         if ((known > 0.0) & (known < 1.0)).any():
             raise ValueError(
                 f"{type(self).__name__}: target: a margin separates one structure from the others; "

@@ -46,20 +46,7 @@ SEARCH_OF_TWO = "gap", "max_time", "max_nodes", "threads"
 
 
 class MaximumLoss(StructuredLoss):
-    """A loss that compares two maxima over structures.
-
-    Parameters
-    ----------
-    factors, reduction
-        As in `StructuredLoss`.
-    options
-        Options of the solver, such as ``max_iter``.
-
-    Raises
-    ------
-    TypeError
-        If the solver has no such option.
-    """
+    """A loss that compares two maxima over structures, found with the options of a solver."""
 
     verb: ClassVar[str]
     """The method of graphs that finds the maximum."""

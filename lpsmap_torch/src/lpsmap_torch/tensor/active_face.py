@@ -17,8 +17,6 @@ from torch import Tensor
 from lpsmap_torch.tensor.active_set import CHECK_EVERY, ActiveSets, inverse_of
 from lpsmap_torch.tensor.local_problems import LocalProblems
 
-__all__ = ["ActiveFace"]
-
 TIES = 10.0
 """Structures whose scores are lower by up to this multiple of the rounding are tied."""
 
@@ -32,12 +30,7 @@ MAX_TILT, MIN_TILT, TILT_RATIO = 1e-8, 1e-12, 1e-2
 class ActiveFace:
     """The faces of solved active sets, completed when the first product needs them.
 
-    Parameters
-    ----------
-    problems, sets
-        The problems, and their solutions.
-    sign
-        (n, D) -1 for negated slots, else 1.
+    The (n, D) sign is -1 for negated slots, else 1.
     """
 
     def __init__(self, problems: LocalProblems, sets: ActiveSets, sign: Tensor) -> None:
@@ -117,7 +110,6 @@ def _off(problems: LocalProblems, sets: ActiveSets, kernel: Tensor, wave: Tensor
 def _is_independent(
     problems: LocalProblems, sets: ActiveSets, inverse: Tensor, best: Tensor
 ) -> Tensor:
-    """Return whether structures are outside the affine hulls of the sets."""
     products = torch.where(
         sets.used, sets.products(best.unsqueeze(1), problems).squeeze(1) + 1.0, 0.0
     )

@@ -14,9 +14,7 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import MAX_PENALTY, Multipliers
-from lpsmap_torch.tensor.rules import Rules
-
-__all__ = ["MAX_SIZE", "ActiveSets", "inverse_of", "solve_active_sets"]
+from lpsmap_torch.tensor.splices import Rules
 
 GAP_ROUNDING = 1e-13
 """A gap below this multiple of the summed magnitudes of a structure's scores is rounding."""
@@ -151,7 +149,6 @@ class ActiveSets:
         return False
 
     def _reserve(self, capacity: int) -> None:
-        """Make room for more structures."""
         more = capacity - self.capacity
         pad = torch.nn.functional.pad
         self.entries = pad(self.entries, (0, 0, 0, more))
@@ -205,14 +202,8 @@ class ActiveSets:
         """Add structures with weight zero to the sets.
 
         Of several, those join that do not depend on the others; the first always does if the set
-        is at its optimum, since it has a gap then.
-
-        Parameters
-        ----------
-        structures
-            (n, k, W) entries.
-        theta, joins
-            (n, k) the linear terms, and whether a structure may join.
+        is at its optimum, since it has a gap then. They have (n, k, W) entries, and `theta` are
+        their linear terms.
         """
         row, k = self.row.unsqueeze(1), joins.shape[1]
         is_taken, place = (
@@ -251,15 +242,7 @@ class ActiveSets:
 
 
 def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None) -> ActiveSets:
-    """Solve a batch of local problems.
-
-    Parameters
-    ----------
-    problems
-        The problems.
-    max_iterations
-        Maximum number of calls of the oracle; None for as many as a solution can need.
-    """
+    """Solve local problems; an iteration is a call of the oracle, None for as many as needed."""
     sets = _first_sets(problems)
     if max_iterations is None:
         max_iterations = MIN_LIMIT + ITERATIONS_PER_NUMBER * sets.x.shape[1]
@@ -277,7 +260,6 @@ def solve_active_sets(problems: LocalProblems, max_iterations: int | None = None
 
 
 def _first_sets(problems: LocalProblems) -> ActiveSets:
-    """Return sets of one structure each."""
     best = problems.best(problems.linear)
     scores = problems.linear.gather(1, best)
     n, width = best.shape

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import FloatArray, IntArray, offsets_of, ranges
+from lpsmap_core.api import FloatArray, IntArray, ranges
 from lpsmap_torch.tensor.constraint_rows import ConstraintRows
-
-__all__ = ["ComponentRows"]
 
 
 class ComponentRows:
-    """The rows of some components of equal shape, with padding.
+    """The rows of some components, in matrices of equal shape, with padding.
 
-    Parameters
-    ----------
-    rows
-        The rows of all components.
-    components
-        (n,) the components.
-    place
-        For each column, its place in the matrix of its component.
-    shape
-        The numbers of rows and columns of the matrices.
+    The rows are those of all components, and `place` is the place of each column in the matrix of
+    its component.
     """
 
     def __init__(
@@ -61,21 +51,3 @@ class ComponentRows:
         matrix = np.zeros(self._shape)
         np.add.at(matrix, (self._of, *self._local), self._coefficient)
         return matrix
-
-    def by(self, axis: int) -> tuple[IntArray, FloatArray]:
-        """Return the other places and the coefficients of the entries of each row, or column."""
-        n, n_rows, n_columns = self._shape
-        flat = (self._of * n_rows + self._local[0]) * n_columns + self._local[1]
-        flat, inverse = np.unique(flat, return_inverse=True)
-        coefficient = np.bincount(inverse.reshape(-1), self._coefficient, len(flat))
-        row, other = flat // n_columns, flat % n_columns
-        key = row if axis == 0 else row // n_rows * n_columns + other
-        other = other if axis == 0 else row % n_rows
-        order = np.argsort(key, kind="stable")
-        size = n * self._shape[1 + axis]
-        counts = np.bincount(key, minlength=size)
-        at = np.arange(len(flat)) - np.repeat(offsets_of(counts)[:-1], counts)
-        width = max(int(counts.max(initial=0)), 1)
-        places, table = np.zeros((size, width), dtype=np.int64), np.zeros((size, width))
-        places[key[order], at], table[key[order], at] = other[order], coefficient[order]
-        return places.reshape(n, -1, width), table.reshape(n, -1, width)

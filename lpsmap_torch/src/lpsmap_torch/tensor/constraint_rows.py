@@ -1,6 +1,6 @@
 """The linear constraints of a part, as the rows of a sparse matrix over its columns.
 
-The columns are the part's variables, then its additionals, then auxiliary numbers.
+The columns are the part's variables, then its additionals.
 """
 
 from __future__ import annotations
@@ -11,12 +11,6 @@ import numpy as np
 
 from lpsmap_core import Factor, LinearConstraints
 from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
-
-__all__ = [
-    "ConstraintRows",
-    "constraint_rows_of",
-    "undescribed_factors",
-]
 
 
 class ConstraintRows(NamedTuple):
@@ -38,49 +32,46 @@ class ConstraintRows(NamedTuple):
     """Number of the factor of each row in its bucket."""
 
 
+def described(declaration: Factor) -> LinearConstraints | None:
+    """Return the linear constraints of a declaration; None with auxiliary numbers, or without."""
+    constraints = declaration.linear_constraints()
+    return None if constraints is None or constraints.n_auxiliary else constraints
+
+
 def undescribed_factors(part: Part) -> IntArray:
     """Return the number of factors of each component that linear constraints do not describe."""
     count = np.zeros(part.n_components, dtype=np.int64)
     for bucket in part.buckets:
-        unknown = np.array([f.linear_constraints() is None for f in bucket.declarations])
+        unknown = np.array([described(declaration) is None for declaration in bucket.declarations])
         factors = unknown[bucket.declaration] & (bucket.component >= 0)
         np.add.at(count, bucket.component[factors], 1)
     return count
 
 
-def constraint_rows_of(part: Part) -> tuple[ConstraintRows, IntArray]:
-    """Return the rows of described factors, and the component of every column.
+def constraint_rows_of(part: Part) -> ConstraintRows:
+    """Return the rows of described factors.
 
     Components with two or more other factors have no rows.
     """
-    has_rows, auxiliary = part.derived(undescribed_factors) <= 1, [_EMPTY]
-    first_auxiliary, pieces = part.n_variables + part.n_additionals, [_NO_ROWS]
+    has_rows, pieces = part.derived(undescribed_factors) <= 1, [_NO_ROWS]
     for b, bucket in enumerate(part.buckets):
         for number, declaration in enumerate(bucket.declarations):
             factors = np.flatnonzero(bucket.declaration == number)
             factors = factors[has_rows[bucket.component[factors]]]
-            if not factors.size or declaration.linear_constraints() is None:
-                continue
-            columns = _columns_of(part, b, bucket.declarations[number], factors)
-            n_auxiliary = int((columns.number == AUXILIARY).sum())
-            columns.number[columns.number == AUXILIARY] = first_auxiliary + np.arange(n_auxiliary)
-            owners = columns.owner[columns.number >= first_auxiliary]
-            auxiliary.append(bucket.component[owners])
-            first_auxiliary += n_auxiliary
-            pieces.append(_rows_of(bucket, b, bucket.declarations[number], columns))
+            constraints = described(declaration) if factors.size else None
+            if constraints is not None:
+                columns = _columns_of(part, b, declaration, factors)
+                pieces.append(_rows_of(bucket, b, constraints, columns))
     counts = np.concatenate([np.diff(rows.offsets) for rows in pieces])
     others = [np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[1:]]
     joined = ConstraintRows._make([offsets_of(counts), *others])
-    of_columns = np.concatenate([part.component_of_numbers, *auxiliary])
-    return _select(joined, np.argsort(joined.component, kind="stable")), of_columns
+    return _select(joined, np.argsort(joined.component, kind="stable"))
 
 
 _EMPTY = np.empty(0, dtype=np.int64)
 _NO_ROWS = ConstraintRows._make(
     [offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY, _EMPTY, _EMPTY]
 )
-AUXILIARY = -2
-"""Stands for the number of an auxiliary column before it has one."""
 
 
 class _Columns(NamedTuple):
@@ -94,11 +85,8 @@ class _Columns(NamedTuple):
 
 
 def _columns_of(part: Part, b: int, declaration: Factor, factors: IntArray) -> _Columns:
-    """Return the columns of some factors of a declaration."""
-    bucket, constraints = part.buckets[b], _constraints(declaration)
-    n_slots = int(declaration.offsets[-1])
-    n_additionals = declaration.n_factors * declaration.n_additionals
-    size = n_slots + n_additionals + constraints.n_auxiliary
+    bucket, n_slots = part.buckets[b], int(declaration.offsets[-1])
+    size = n_slots + declaration.n_factors * declaration.n_additionals
     number, owner = np.full((2, size), -1)
     negated = np.zeros(size, dtype=bool)
     slots, links = ranges(declaration.offsets, bucket.row[factors]), ranges(bucket.offsets, factors)
@@ -108,23 +96,17 @@ def _columns_of(part: Part, b: int, declaration: Factor, factors: IntArray) -> _
     entries = n_slots + bucket.row[factors][:, None] * declaration.n_additionals + own
     first = part.additionals_of(b).start + bucket.additional_offsets[factors]
     number[entries], owner[entries] = first[:, None] + part.n_variables + own, factors[:, None]
-    auxiliary = np.arange(n_slots + n_additionals, size)
-    while (owner[auxiliary] < 0).any():  # spread along rows, which belong to one factor
-        of_row, before = np.full(len(constraints.low), -1), owner.copy()
-        np.maximum.at(of_row, constraints.row, owner[constraints.column])
-        np.maximum.at(owner, constraints.column, of_row[constraints.row])
-        if (owner == before).all():
-            break
-    number[auxiliary[owner[auxiliary] >= 0]] = AUXILIARY
     return _Columns(number, owner, negated)
 
 
-def _rows_of(bucket: Bucket, b: int, declaration: Factor, columns: _Columns) -> ConstraintRows:
-    """Return the rows over some columns of a declaration.
+def _rows_of(
+    bucket: Bucket, b: int, constraints: LinearConstraints, columns: _Columns
+) -> ConstraintRows:
+    """Return the rows of constraints over some columns of a declaration.
 
     A negated slot is 1 minus its variable, which changes the sign of entries and shifts the bounds.
     """
-    constraints, n = _constraints(declaration), len(_constraints(declaration).low)
+    n = len(constraints.low)
     present = columns.owner[constraints.column] >= 0
     entries = np.flatnonzero(present & (constraints.coefficient != 0.0))
     entries = entries[np.argsort(constraints.row[entries], kind="stable")]
@@ -144,14 +126,7 @@ def _rows_of(bucket: Bucket, b: int, declaration: Factor, columns: _Columns) -> 
     return _normalised(_select(rows, used))
 
 
-def _constraints(declaration: Factor) -> LinearConstraints:
-    constraints = declaration.linear_constraints()
-    assert constraints is not None
-    return constraints
-
-
 def _select(rows: ConstraintRows, index: IntArray) -> ConstraintRows:
-    """Return the rows at some positions, in the given order."""
     entries, offsets = ranges(rows.offsets, index), offsets_of(np.diff(rows.offsets)[index])
     of_entries = rows.column[entries], rows.coefficient[entries]
     return ConstraintRows._make([offsets, *of_entries, *(array[index] for array in rows[3:])])

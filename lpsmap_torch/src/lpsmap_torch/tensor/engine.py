@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from lpsmap_torch.tensor.solution import SolvedOnTensors
 
-__all__ = ["AutomaticTensorEngine", "FixedTensorEngine", "TensorEngine"]
-
 
 class TensorEngine(Engine):
     """Projects whole batches with operations of PyTorch, on the device of the scores.

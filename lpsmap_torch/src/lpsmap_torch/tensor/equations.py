@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import abc
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-
-__all__ = [
-    "ConjugateGradients",
-    "Dense",
-    "Equations",
-    "conjugate_gradients",
-    "symmetric",
-]
 
 DAMPING = 1e-10
 """Added to a diagonal of ones, since redundant rows make matrices singular."""
@@ -27,26 +17,12 @@ MIN_DIAGONAL = 1e-200
 REFINEMENTS = 2
 """Number of refinements, each of which solves for the residual that damping leaves."""
 
-REDUCTION = 1e-25
-"""Squared residuals, relative to the first, at which conjugate gradients stop."""
 
-MAX_STEPS = 200
-"""Number of steps of conjugate gradients without a factorisation."""
+class Equations:
+    """Equations with one matrix for each instance, which may be singular.
 
-
-class Equations(abc.ABC):
-    """Equations with one matrix for each instance, which may be singular."""
-
-    @abc.abstractmethod
-    def solve(self, right: Tensor) -> Tensor:
-        """Return the solutions for (..., n) right-hand sides."""
-
-
-class Dense(Equations):
-    """Equations with dense matrices, which are damped, scaled to a diagonal of ones and factorised.
-
-    Refinement removes the effect of damping where the matrix is not singular (the proximal point
-    method, Rockafellar 1976).
+    Matrices are damped, scaled to a diagonal of ones and factorised. Refinement removes the effect
+    of damping where the matrix is not singular (the proximal point method, Rockafellar 1976).
 
     Parameters
     ----------
@@ -72,72 +48,8 @@ class Dense(Equations):
         return self._scale * x.squeeze(-1)
 
     def _damped(self, right: Tensor) -> Tensor:
-        """Return the solutions of the scaled, damped equations."""
         x: Tensor = self._inverse.mT @ (self._inverse @ right)
         return x
-
-
-class ConjugateGradients(Equations):
-    """Equations whose matrices are known by their products, for matrices too large to factorise.
-
-    Parameters
-    ----------
-    times
-        Returns products with the matrices.
-    diagonal
-        (..., n) the diagonals, which precondition (Jacobi).
-    """
-
-    def __init__(self, times: Callable[[Tensor], Tensor], diagonal: Tensor) -> None:
-        self._times = times
-        self._scale = torch.where(diagonal > MIN_DIAGONAL, diagonal, 1.0)
-
-    def solve(self, right: Tensor) -> Tensor:
-        """Return the solutions for (..., n) right-hand sides."""
-        steps = functools.partial(
-            conjugate_gradients, self._times, self._preconditioned, n_steps=MAX_STEPS
-        )
-        return symmetric(steps, right)
-
-    def _preconditioned(self, right: Tensor) -> Tensor:
-        return right / self._scale
-
-
-def conjugate_gradients(
-    times: Callable[[Tensor], Tensor],
-    preconditioned: Callable[[Tensor], Tensor],
-    right: Tensor,
-    n_steps: int,
-) -> Tensor:
-    """Return solutions by a fixed number of steps (Hestenes & Stiefel 1952).
-
-    Parameters
-    ----------
-    times
-        Returns products with symmetric positive semidefinite matrices.
-    preconditioned
-        Returns approximate solutions.
-    right
-        (..., n) right-hand sides.
-    n_steps
-        The number of steps; instances whose residuals are rounding errors do not move.
-    """
-    x, residual = torch.zeros_like(right), right
-    direction = z = preconditioned(residual)
-    product = (residual * z).sum(-1, keepdim=True)
-    goal, best, least = REDUCTION * product, x, product
-    for _ in range(n_steps):
-        image = times(direction)
-        curvature = (direction * image).sum(-1, keepdim=True)
-        moves = (product > goal) & (curvature > 0.0)
-        length = torch.where(moves, product / curvature, 0.0)
-        x, residual = x + length * direction, residual - length * image
-        z = preconditioned(residual)
-        before, product = product, (residual * z).sum(-1, keepdim=True)
-        direction = torch.where(moves, z + product / before * direction, 0.0)
-        best = torch.where(product < least, x, best)  # rounding errors grow if a matrix is singular
-        least = torch.fmin(least, product)
-    return best
 
 
 def symmetric(solve: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:

@@ -7,14 +7,12 @@ import functools
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batch import Batch, DenseBatch
+from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensor.equations import Equations, symmetric
 from lpsmap_torch.tensor.fused import multiply
 from lpsmap_torch.tensor.newton import Pieces
 from lpsmap_torch.tensor.projection_problem import Projections
 from lpsmap_torch.tensors import is_eager
-
-__all__ = ["Face", "FusedFace", "face_of", "on_face"]
 
 EASE, PROXIMAL_STEPS = 1e3, 6
 """Inverse weight of proximal terms for the largest scores, and number of steps, of a product with
@@ -24,14 +22,8 @@ the Jacobian if there are numbers without a quadratic term."""
 class Face:
     """The face of every projection of a batch.
 
-    Parameters
-    ----------
-    batch
-        The constraints.
-    ease
-        (n, n_x) the inverse stiffness of the numbers inside their bounds, and zeros.
-    tight
-        (n, n_rows) flags of the sums at a bound.
+    Its tight sums are at a bound, and ease is the inverse stiffness of the numbers inside their
+    bounds, 0 for others.
     """
 
     def __init__(self, batch: Batch, ease: Tensor, tight: Tensor) -> None:
@@ -52,12 +44,8 @@ class Face:
         linear, forward = self.batch.linear, self.ease * d
         found = self._projected(forward)
         if linear is not None:
-            before = found
             for _ in range(1, PROXIMAL_STEPS):
-                before, found = found, self._projected(forward + torch.where(linear, found, 0.0))
-            # where flows are not unique, each step moves them on: leave them where they were
-            drift = torch.where(linear, found - before, 0.0)
-            found = found - PROXIMAL_STEPS * drift
+                found = self._projected(forward + torch.where(linear, found, 0.0))
         return found + (0.0 * d).sum(-1, keepdim=True)
 
     def _projected(self, x: Tensor) -> Tensor:
@@ -69,8 +57,6 @@ class Face:
 
 class FusedFace(Face):
     """The faces that a kernel has found, and another multiplies with."""
-
-    batch: DenseBatch
 
     def multiply(self, d: Tensor) -> Tensor:
         """Multiply the Jacobian with vectors; see `Face.multiply`."""
@@ -84,15 +70,7 @@ class FusedFace(Face):
 
 
 def face_of(problems: Projections, free: Tensor, tight: Tensor) -> Face:
-    """Return the faces of projections.
-
-    Parameters
-    ----------
-    problems
-        The projections.
-    free, tight
-        Flags of the numbers inside their bounds, and of the sums at a bound.
-    """
+    """Return the faces on which numbers are free, inside their bounds, and sums are tight."""
     ease, linear = free.to(problems.eta.dtype), problems.batch.linear
     if linear is not None:
         ease = torch.where(linear, EASE / problems.small_size, 1.0) * ease

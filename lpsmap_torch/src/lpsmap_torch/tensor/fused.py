@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import logging
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lpsmap_core.api import is_quiet
 from lpsmap_torch.tensor import equations, interior_point, presolve, projection_problem
-from lpsmap_torch.tensor.batch import Batch, DenseBatch
+from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensors import is_transformed
-
-__all__ = ["Solved", "multiply", "serves", "solve", "source"]
 
 WARP = 32
 
@@ -49,7 +47,7 @@ CONSTANTS = {
 """The constants of the modules that the kernels share their methods with."""
 
 
-def serves(batch: Batch, scores: Tensor) -> TypeGuard[DenseBatch]:
+def serves(batch: Batch, scores: Tensor) -> bool:
     """Return whether the kernels can solve a batch.
 
     They need a GPU of Nvidia, whose shared memory holds a component, and a PyTorch that compiles
@@ -57,9 +55,11 @@ def serves(batch: Batch, scores: Tensor) -> TypeGuard[DenseBatch]:
     """
     if not scores.is_cuda or is_transformed(scores) or not hasattr(torch.cuda, "_compile_kernel"):
         return False
-    if not isinstance(batch, DenseBatch) or batch.linear is not None:
-        return False
-    return torch.version.cuda is not None and _bytes(batch) <= _most_bytes(scores.device)
+    return (
+        batch.linear is None
+        and torch.version.cuda is not None
+        and _bytes(batch) <= _most_bytes(scores.device)
+    )
 
 
 @functools.cache
@@ -69,7 +69,7 @@ def _most_bytes(device: torch.device) -> int:
     return int(properties.shared_memory_per_block_optin)
 
 
-def _bytes(batch: DenseBatch) -> int:
+def _bytes(batch: Batch) -> int:
     """Return the size of the shared memory of a component."""
     n_rows, n_columns = batch.matrix.shape[-2:]
     of_flags = (n_columns + 7) // 8
@@ -90,17 +90,10 @@ class Solved(NamedTuple):
     iterations: Tensor
 
 
-def solve(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
-    """Solve all instances of a batch.
+def solve(batch: Batch, scores: Tensor, most_iterations: int) -> Solved:
+    """Solve all instances of a batch for scores, ``-inf`` where a column is forbidden.
 
-    Parameters
-    ----------
-    batch
-        The constraints.
-    scores
-        (n, n_columns) scores; ``-inf`` where a column is forbidden.
-    most_iterations
-        Maximum number of iterations of the interior point method, and of steps before it.
+    The limit is that of the interior point method, and of Newton's steps before it.
     """
     scores, n = scores.contiguous(), len(scores)
     values, ease, gap = torch.empty_like(scores), torch.empty_like(scores), scores.new_empty(n)
@@ -120,18 +113,8 @@ def solve(batch: DenseBatch, scores: Tensor, most_iterations: int) -> Solved:
     return found
 
 
-def multiply(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Tensor:
-    """Return products of vectors with the Jacobians on faces, as `Face.multiply` does.
-
-    Parameters
-    ----------
-    batch
-        The constraints.
-    ease, tight
-        The faces, as `solve` returns them.
-    d
-        (n, n_columns) vectors.
-    """
+def multiply(batch: Batch, ease: Tensor, tight: Tensor, d: Tensor) -> Tensor:
+    """Return products of vectors with the Jacobians on faces, as `Face.multiply` does."""
     d, (n_rows, n_columns) = d.contiguous(), batch.matrix.shape[-2:]
     # the launch of zeros makes the device's context current in the threads of autograd
     found = torch.zeros_like(d)
@@ -144,7 +127,7 @@ def multiply(batch: DenseBatch, ease: Tensor, tight: Tensor, d: Tensor) -> Tenso
     return found
 
 
-def _of_matrices(batch: DenseBatch) -> list[Tensor | int]:
+def _of_matrices(batch: Batch) -> list[Tensor | int]:
     """Return the entries of the matrices and their sizes, as arguments of a kernel."""
     entries = batch.entries
     widths = entries.row_places.shape[-2], entries.column_places.shape[-2]
@@ -152,13 +135,7 @@ def _of_matrices(batch: DenseBatch) -> list[Tensor | int]:
 
 
 def source(name: str) -> str:
-    """Return the source of a kernel in CUDA C++.
-
-    Parameters
-    ----------
-    name
-        The name of its file, without the suffix.
-    """
+    """Return the source in CUDA C++ of a kernel, by the name of its file without the suffix."""
     defined = "".join(f"#define {key} {value!r}\n" for key, value in CONSTANTS.items())
     folder = importlib.resources.files("lpsmap_torch.tensor")
     files = (folder / f"{part}.cu" for part in ("matrix", name))

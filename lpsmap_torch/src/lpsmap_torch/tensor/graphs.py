@@ -12,36 +12,67 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Options, Solution
-from lpsmap_core.api import IntArray, Layout, Part, solve_laid_out
-from lpsmap_torch.tensor.engine import TensorEngine
+from lpsmap_core.api import AUTO, IntArray, Layout, Part, solve_laid_out
+from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
-from lpsmap_torch.tensors import numbers
+from lpsmap_torch.tensors import is_transformed, numbers
 
-__all__ = ["DeviceSolution", "solve_on_device"]
+ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
+
+WITHOUT_FLOAT64 = ("mps", "meta")
+"""Types of devices that cannot compute in float64, or not at all."""
+
+
+def engine_on(device: str, name: str) -> TensorEngine | None:
+    """Return the engine for scores on a device, or None for core's engine or another.
+
+    ``"auto"`` takes core's engine on the CPU, which is faster there, and `AutomaticTensorEngine`
+    elsewhere. The device is its type, such as ``"cuda"``.
+    """
+    if device in WITHOUT_FLOAT64:
+        return None
+    if name == AUTO:
+        return None if device == "cpu" else AutomaticTensorEngine()
+    return ENGINES[name]() if name in ENGINES else None
+
+
+def tensor_engine(
+    name: str, scores: Sequence[Tensor], part: Part, options: Options
+) -> TensorEngine | None:
+    """Return the engine that solves a part on the device of its scores, or None.
+
+    It solves the components that it serves, and leaves the others to core's engine. The scores are
+    those of variables and additionals.
+    """
+    if len({block.device for block in scores}) != 1:
+        return None
+    engine = engine_on(scores[0].device.type, name)
+    if engine is None or options.trace or engine.refuses(part, options) is not None:
+        return None  # core solves the graph, or reports the reason
+    if is_transformed(scores[0]):  # function transforms have no concrete numbers to check or copy
+        engine = FixedTensorEngine()
+        return engine if engine.serves(part).all() else None
+    return engine if engine.serves(part).any() else None
 
 
 def solve_on_device(
+    name: str,
     layout: Layout,
     factors: Sequence[Factor],
-    scores: Tensor,
+    blocks: Sequence[Tensor],
     additionals: Sequence[Tensor | None],
     options: Options,
-    engine: TensorEngine,
-) -> DeviceSolution:
-    """Solve a graph on the device of its scores.
+) -> DeviceSolution | None:
+    """Solve a graph on the device of its scores by a named engine; None if core must solve it.
 
-    Parameters
-    ----------
-    layout, factors
-        The graph's layout, and its declarations.
-    scores
-        (n_variables,) scores of its variables.
-    additionals
-        For every declaration, the scores of its additionals; None without additionals.
-    options, engine
-        The options of the solve, and the engine.
+    Scores are those of blocks of variables, and for every declaration of its additionals, or None
+    without additionals.
     """
     own, given = options._replace(quadratic=1.0), [x for x in additionals if x is not None]
+    engine = tensor_engine(name, [*blocks, *given], layout.part, options)
+    if engine is None:
+        return None
+    scores = torch.cat([block.reshape(-1) for block in blocks])
     dtype = scores.dtype
     for tensor in given:
         dtype = torch.promote_types(dtype, tensor.dtype)
@@ -136,13 +167,7 @@ def _with_free_variables(scores: Tensor, found: Tensor, part: Part, places: _Pla
 
 
 class _SolvedEngine(TensorEngine):
-    """An engine that returns an existing solution.
-
-    Parameters
-    ----------
-    solved
-        The solution.
-    """
+    """An engine that returns an existing solution."""
 
     def __init__(self, solved: SolvedOnTensors) -> None:
         self._solved = solved
@@ -153,22 +178,10 @@ class _SolvedEngine(TensorEngine):
 
 
 class DeviceSolution(Solution):
-    """A solution whose arrays are copied to the host on first access.
+    """A solution whose arrays are copied to the host on first access, which `gather` does.
 
-    Parameters
-    ----------
-    marginals
-        (n_variables,) the graph's marginals, with gradients.
-    of_additionals
-        For every declaration, the (n_factors, n_additionals) marginals of its additionals, or None.
-    on_tensors
-        The solution on the device.
-    variables
-        For each variable of its part, its number in the graph, on the device.
-    may_wait
-        Whether `has_failed` may wait for the device.
-    gather
-        Returns the solution with its arrays on the host.
+    The marginals, and for every declaration those of its additionals, carry gradients. `variables`
+    are the numbers in the graph of those of the part.
     """
 
     def __init__(

@@ -15,10 +15,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.multipliers import Rows
-from lpsmap_torch.tensor.rules import Rules
-from lpsmap_torch.tensor.splices import MIN_PARTS, Splices
-
-__all__ = ["LocalProblems"]
+from lpsmap_torch.tensor.splices import MIN_PARTS, Rules, Splices
 
 BONUS = 1e-3
 """Bonus on the parts of heavy structures, as a multiple of the scores of forced numbers."""

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["MAX_PENALTY", "Multipliers", "Rows"]
-
 FIRST_PENALTY, GROWTH, MAX_PENALTY = 10.0, 10.0, 1e4
 """First weight of squared violations of constraints, its growth, and its maximum."""
 
@@ -121,15 +119,8 @@ class Multipliers:
         """Return -1 / t for (n, 1) lengths t up to 1, to which the objective increases.
 
         Of the lengths tried, t is at the first whose derivative is positive, and a share of the way
-        to the one before.
-
-        Parameters
-        ----------
-        change
-            (n, 1 + capacity) the step of the unknowns.
-        slope, curvature
-            (n, 1, 1) first derivative and negative second derivative of the objective along the
-            step, without the constraints.
+        to the one before. Without the constraints, the objective has the first derivative `slope`
+        and the negative second derivative `curvature` along the change.
         """
         of_step, lengths = self.of(change), self.lengths.unsqueeze(1)
         sums = torch.addcmul(self.at.unsqueeze(1), lengths, of_step.unsqueeze(1))
@@ -142,16 +133,10 @@ class Multipliers:
         return opposite.reciprocal_().unsqueeze(1)
 
     def move(self, arrived: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
-        """Update the multipliers of solved active sets.
+        """Update the multipliers of active sets that have arrived, which are solved.
 
-        Returns flags of those whose constraints hold, and of those whose constraints cannot hold.
-
-        Parameters
-        ----------
-        arrived
-            (n,) flags of the solved active sets.
-        bound
-            (n,) upper bounds of the objective's maximum, without what the forces add.
+        Returns flags of those whose constraints hold, and of those whose constraints cannot hold,
+        by upper bounds of the objective's maximum without what the forces add.
         """
         violation = (self.force - self.y) / self.penalty  # of the bounds that have forces
         bound = torch.baddbmm(
@@ -167,13 +152,7 @@ class Multipliers:
         return holds, fails
 
     def on_face(self, derivative: Tensor) -> Tensor:
-        """Return the derivative of weights in linear terms that keeps tight constraints tight.
-
-        Parameters
-        ----------
-        derivative
-            (n, capacity, capacity) the derivative without constraints.
-        """
+        """Return the derivative of weights that keeps tight constraints tight, given it without."""
         size = self.y.abs()
         tight = size > ACTIVE * size.amax(1, keepdim=True).clamp(min=1.0)
         tight = tight | (self.rows.low == self.rows.high)

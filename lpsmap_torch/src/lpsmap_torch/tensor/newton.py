@@ -21,8 +21,6 @@ from torch import Tensor
 
 from lpsmap_torch.tensor.projection_problem import Projections
 
-__all__ = ["Pieces", "newton_step", "pieces_at", "select"]
-
 CLOSE = 4e-6
 """The margin if there are numbers without a quadratic term: the root of the products of an interior
 point."""
@@ -39,8 +37,6 @@ class Pieces(NamedTuple):
     off: Tensor
     """(n, n_rows) the bound of a tight sum minus the sum, and 0 for other sums."""
     y: Tensor
-    center: Tensor
-    """(n, n_x) the centers of proximal terms."""
     moved: Tensor
     """(n, 1) maximum force of proximal terms, and distance of their free numbers from bounds."""
 
@@ -54,18 +50,9 @@ class Pieces(NamedTuple):
 def pieces_at(
     problems: Projections, y: Tensor, center: Tensor, margin: Tensor | None = None
 ) -> Pieces:
-    """Return the pieces at multipliers `y`.
+    """Return the pieces at multipliers `y`, with proximal terms around the latest values.
 
-    Parameters
-    ----------
-    problems
-        The projections.
-    y
-        The multipliers.
-    center
-        (n, n_x) the latest values, the centers of proximal terms.
-    margin
-        (n, 1) distance from a bound up to which numbers are free, and sums are tight; None for 0.
+    Numbers are free, and sums are tight, up to a margin from their bounds; None for 0.
     """
     margin = torch.zeros_like(y[:, :1]) if margin is None else margin
     low, high, linear = problems.low, problems.high, problems.batch.linear
@@ -86,7 +73,7 @@ def pieces_at(
     at_low, at_high = y + (low - sums) > -margin, y + (high - sums) < margin
     tight = at_low | at_high | (low == high)
     bound = torch.where(at_low, low, high)
-    return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y, center, moved)
+    return Pieces(u, free, tight, torch.where(tight, bound - sums, 0.0), y, moved)
 
 
 def newton_step(problems: Projections, pieces: Pieces) -> Tensor:

@@ -27,8 +27,6 @@ from lpsmap_torch.tensor.projection_problem import MAX_SCORE
 from lpsmap_torch.tensor.served import oracles_of
 from lpsmap_torch.tensor.splices import N_HEAVY
 
-__all__ = ["OracleBatch", "oracle_batches"]
-
 FORCED_MULTIPLE = 1e3
 """Score of a forced number, as a multiple of the summed magnitudes of all other scores."""
 
@@ -102,7 +100,7 @@ class OracleBatch:
         exact = sets.done & ~sets.infeasible & (sets.size <= MAX_SIZE) & ~invalid
         values = torch.where(self.sign < 0.0, 1.0 - x, x)
         return Projected(
-            batch=self,
+            members=self.members,
             values=torch.where(invalid.unsqueeze(1), torch.nan, values),
             y=torch.zeros_like(values[:, :1]),
             gap=torch.where(sets.infeasible, torch.inf, gap),
@@ -124,7 +122,7 @@ def oracle_batches(part: Part, selected: BoolArray, n_bytes: int) -> Iterator[Or
 
     A solve of a batch takes about `n_bytes` of memory at most.
     """
-    oracles, (rows, _) = part.derived(oracles_of), part.derived(constraint_rows_of)
+    oracles, rows = part.derived(oracles_of), part.derived(constraint_rows_of)
     has_rows = np.bincount(rows.component, minlength=part.n_components) > 0
     for b, bucket in enumerate(part.buckets):
         groups: dict[Any, list[tuple[int, IntArray]]] = {}
@@ -147,7 +145,6 @@ def oracle_batches(part: Part, selected: BoolArray, n_bytes: int) -> Iterator[Or
 def _batches(
     part: Part, b: int, members: list[tuple[int, IntArray]], n_bytes: int
 ) -> Iterator[OracleBatch]:
-    """Yield the batches of some factors by declaration, which share an oracle."""
     bucket = part.buckets[b]
     declarations = [bucket.declarations[d] for d, _ in members]
     oracles = [part.derived(oracles_of)[id(x)] for x in declarations]
@@ -167,7 +164,7 @@ def _batches(
     n_calls = 1 + N_HEAVY * (oracles[0].n_parts > 0)
     of_tables = sum(x[0].size for x in oracles[0].shared)
     size = 4 * n_calls * columns.shape[1] + 2 * of_tables + NUMBERS_OF_SETS
-    rows, _ = part.derived(constraint_rows_of)
+    rows = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)[bucket.component[factors]]
     size += int(n_rows.max()) * columns.shape[1]
     together = max(n_bytes // (NUMBER_BYTES * size), 1)
@@ -191,11 +188,11 @@ def _batches(
 
 def _rows(part: Part, components: IntArray, columns: IntArray, negated: BoolArray) -> Rows | None:
     """Return the constraints of components on the slots of their factors; None without any."""
-    rows, _ = part.derived(constraint_rows_of)
+    rows = part.derived(constraint_rows_of)
     n_rows = np.bincount(rows.component, minlength=part.n_components)[components].max()
     if not n_rows:
         return None
-    place = np.zeros(part.n_variables + part.n_additionals + 2, dtype=np.int64)
+    place = np.zeros(part.n_variables + part.n_additionals + 1, dtype=np.int64)
     place[columns] = np.arange(columns.shape[1])
     own = ComponentRows(rows, components, place, (int(n_rows), columns.shape[1] + 1))
     matrix = own.matrices()
@@ -226,7 +223,7 @@ def _slots(
     bucket: Bucket, declaration: Factor, factors: IntArray, part: Part
 ) -> tuple[IntArray, BoolArray]:
     """Return the variables of the slots of factors in their event shape, and their negations."""
-    padding = part.n_variables + part.n_additionals + 1
+    padding = part.n_variables + part.n_additionals
     arity = int(np.prod(declaration.event_shape, dtype=np.int64))
     keep = np.ones((len(factors), arity), dtype=bool)
     if declaration.keep is not None:

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import Part
-from lpsmap_torch.tensor.batch import Batch, moved
-from lpsmap_torch.tensor.batches import batches_of
-from lpsmap_torch.tensor.memory import batch_bytes
+from lpsmap_core.api import BoolArray, Part, offsets_of
+from lpsmap_torch.tensor.batch import Batch, Members, moved
+from lpsmap_torch.tensor.component_rows import ComponentRows
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
 from lpsmap_torch.tensor.oracle_batch import OracleBatch, oracle_batches
 from lpsmap_torch.tensor.served import constrained_components, oracle_components
 
-__all__ = ["TensorProblem", "problem_of"]
+MAX_ENTRIES = 2**26
+"""Maximum number of entries of all matrices of a batch: half a gigabyte of numbers."""
+
+MAX_PRODUCTS = 2**23
+"""Maximum number of entries of a shared table of the products of a matrix's columns."""
+
+SHARE = 0.5
+"""Share of a GPU's unused memory for a batch. The rest is for solutions of other batches, and for
+what a network needs before the next solve of the same layout."""
+
+HOST_BYTES = 2**32
+"""The same on other devices. There a launch costs little, so that a fixed number is best: with the
+same batches, runs have the same bits."""
 
 
 class TensorProblem:
     """The components of a part that the engine serves, in batches on a device.
 
-    The numbers of a part are those of its variables, then of its additionals. Batches address two
-    more: one for auxiliary numbers, and one for padding.
-
-    Parameters
-    ----------
-    batches
-        The batches.
-    position
-        For each number, its position in the concatenated, flat batches; their total size for
-        numbers outside all batches. None if all numbers are in one batch, in their order.
+    The numbers of a part are those of its variables, then of its additionals. Batches address
+    one more, of padding. Each number has a position in the concatenated, flat batches, or after
+    them if it is in none; without positions, all numbers are in one batch, in their order.
     """
 
     def __init__(self, batches: Sequence[Batch | OracleBatch], position: Tensor | None) -> None:
@@ -41,8 +46,7 @@ class TensorProblem:
         if self._position is None:
             (batch,) = self.batches
             return [numbers.reshape(batch.members.columns.shape)]
-        ends = numbers.new_zeros(1), numbers.new_full((1,), padding)
-        padded = torch.cat([numbers, *ends])
+        padded = torch.cat([numbers, numbers.new_full((1,), padding)])
         return [padded[batch.members.columns] for batch in self.batches]
 
     def joined(self, numbers: Sequence[Tensor], like: Tensor) -> Tensor:
@@ -56,14 +60,8 @@ class TensorProblem:
 def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorProblem:
     """Return the problem of a part on a device, and cache it.
 
-    Batches fit the memory that is unused when they are made.
-
-    Parameters
-    ----------
-    part, device
-        The part, and the device.
-    with_oracles
-        Whether the problem has the components of factors with oracles.
+    Batches fit the memory that is unused when they are made. With oracles, the problem has the
+    components of factors with oracles, too.
     """
     cached, key = part.derived(_cached), (device, with_oracles)
     if key not in cached:
@@ -84,10 +82,62 @@ def _on_host(
         served = part.derived(oracle_components)
         batches += oracle_batches(part, served, batch_bytes(device))
     n, position = part.n_variables + part.n_additionals, 0
-    positions = np.full(n + 2, sum(batch.members.columns.numel() for batch in batches))
+    positions = np.full(n + 1, sum(batch.members.columns.numel() for batch in batches))
     for batch in batches:
         flat = batch.members.columns.numpy().reshape(-1)
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
     in_order = len(batches) == 1 and position == n and np.array_equal(positions[:n], np.arange(n))
     return tuple(batches), None if in_order else torch.from_numpy(positions[:n])
+
+
+def batch_bytes(device: torch.device) -> int:
+    """Return how many bytes a batch may take on a device."""
+    if device.type != "cuda":
+        return HOST_BYTES
+    free, _ = torch.cuda.mem_get_info(device)
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(SHARE * (free + cached))
+
+
+def batches_of(part: Part, selected: BoolArray) -> Iterator[Batch]:
+    """Yield the batches of the selected components, described by linear constraints, on the host.
+
+    A batch has sizes up to the same power of two, so that there are few batches.
+    """
+    rows, component = part.derived(constraint_rows_of), part.component_of_numbers
+    counts = np.bincount(component, minlength=part.n_components)
+    order, offsets = np.argsort(component, kind="stable"), offsets_of(counts)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order)) - np.repeat(offsets[:-1], counts)
+    number = np.append(order, len(order))  # the last of padding
+    n_rows = np.bincount(rows.component, minlength=part.n_components)
+    components = np.flatnonzero(selected)
+    has_linear = counts > np.diff(part.first_variable)
+    size = np.ceil(np.log2(np.maximum(np.stack([n_rows, counts]), 1)))
+    keys = np.vstack([size, has_linear])[:, components]
+    _, group = np.unique(keys, axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    for g in range(group.max(initial=-1) + 1):
+        members = components[group == g]
+        shape = max(int(n_rows[members].max()), 1), int(counts[members].max())
+        n_batches = -(-len(members) * shape[0] * shape[1] // MAX_ENTRIES)
+        for own in np.array_split(members, n_batches):
+            table = offsets[own][:, None] + np.arange(shape[1])
+            columns = number[np.where(table < offsets[own + 1][:, None], table, -1)]
+            of_batch = ComponentRows(rows, own, place, shape)
+            is_linear = columns >= part.n_variables
+            yield _batch(
+                Members(own, torch.from_numpy(columns), of_batch.numbers),
+                of_batch,
+                torch.from_numpy(is_linear) if is_linear[columns < len(order)].any() else None,
+            )
+
+
+def _batch(members: Members, rows: ComponentRows, linear: Tensor | None) -> Batch:
+    bounds = torch.from_numpy(rows.low), torch.from_numpy(rows.high)
+    matrix, products = rows.matrices(), None
+    if len(matrix) == 1 < len(rows.low) and matrix[0].size * matrix.shape[1] <= MAX_PRODUCTS:
+        outer = np.einsum("iv,jv->vij", matrix[0], matrix[0])
+        products = torch.from_numpy(outer.reshape(matrix.shape[2], -1))
+    return Batch(members, *bounds, linear, torch.from_numpy(matrix), products)

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Members
 
-__all__ = ["Batched", "Jacobians", "Limits", "Projected"]
-
-
-class Batched(Protocol):
-    """Components that are solved together."""
-
-    @property
-    def members(self) -> Members:
-        """The components, and where their numbers are."""
-
-
-class Jacobians(Protocol):
-    """The faces of the projections of a batch, on which they are affine."""
-
-    def multiply(self, d: Tensor) -> Tensor:
-        """Multiply the symmetric Jacobian with vectors on the columns; autograd can follow."""
+if TYPE_CHECKING:
+    from lpsmap_torch.tensor.active_face import ActiveFace
+    from lpsmap_torch.tensor.face import Face
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,38 +32,25 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Projected:
-    """The projections of a batch.
+    """The projections of a batch."""
 
-    Attributes
-    ----------
-    batch
-        The constraints.
-    values
-        (n, n_columns) the solution.
-    y
-        (n, n_rows) the multipliers; for infeasible constraints, a certificate.
-    gap
-        (n,) duality gaps: the maximum is at most this much above the objective.
-    residual
-        (n,) maximum distance of tight sums from their bounds, and of other sums beyond a bound.
-    exact, infeasible
-        (n,) whether the residual is rounding, and whether the constraints are infeasible. Both are
-        false if a score is NaN or ``+inf``; `values` are then NaN.
-    iterations
-        (n,) iterations of the interior point method, plus steps of Newton's method before it.
-    face
-        The faces.
-    is_solved
-        Whether the host knows that all are exact.
-    """
-
-    batch: Batched
+    members: Members
     values: Tensor
+    """(n, n_columns) the solution."""
     y: Tensor
+    """(n, n_rows) the multipliers; for infeasible constraints, a certificate."""
     gap: Tensor
+    """(n,) duality gaps: the maximum is at most this much above the objective."""
     residual: Tensor
+    """(n,) maximum distance of tight sums from their bounds, and of other sums beyond a bound."""
     exact: Tensor
+    """(n,) whether the residual is rounding; false if a score is NaN or ``+inf``, where `values`
+    are NaN."""
     infeasible: Tensor
+    """(n,) whether the constraints are infeasible; false like `exact`."""
     iterations: Tensor
-    face: Jacobians
+    """(n,) iterations of the interior point method, plus steps of Newton's method before it."""
+    face: Face | ActiveFace
+    """The faces, on which the projections are affine."""
     is_solved: bool = False
+    """Whether the host knows that all are exact."""

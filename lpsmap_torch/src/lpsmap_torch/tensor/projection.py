@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lpsmap_torch.tensor.batch import Batch, DenseBatch
+from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
 from lpsmap_torch.tensor.fused import serves, solve
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
@@ -25,48 +25,28 @@ from lpsmap_torch.tensor.projection_problem import (
     proves_infeasible,
 )
 
-__all__ = ["project"]
-
-MAX_RESIDUAL = 1e-7
-"""Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
-
 MARGIN_EVERY, KINK = 3, 2.0
 """In every third Newton step, numbers and sums closer to a bound than this multiple of the
 residual are free and tight, and smaller multipliers are zero: otherwise steps can cycle between the
 two sides of a bound."""
 
-PLAIN_STEPS, MORE_EASE, LESS_EASE = 5, 10.0, 1e-2
-"""Number of Newton steps that may increase the residual if there are proximal terms, and factors of
-their inverse weights after later steps that decrease and increase it."""
-
 
 def project(batch: Batch | OracleBatch, eta: Tensor, limits: Limits) -> Projected:
-    """Project scores onto the constraints, or onto the structures, of a batch.
-
-    Parameters
-    ----------
-    batch
-        The constraints, or the factors with an oracle.
-    eta
-        (n, n_columns) scores; ``-inf`` where a column is forbidden.
-    limits
-        Limits of iterations.
-    """
+    """Project (n, n_columns) scores, ``-inf`` where a column is forbidden, onto polytopes."""
     if isinstance(batch, OracleBatch):
         return batch.project(eta, limits)
-    if serves(batch, eta):
-        return _by_kernel(batch, eta, limits)
-    return _by_operations(batch, eta, limits)
+    solve_batch = _by_kernel if serves(batch, eta) else _by_operations
+    return solve_batch(batch, eta, limits)
 
 
-def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
+def _by_kernel(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     """Solve by the kernel and, if checks may wait, by operations what it left."""
     found = solve(batch, eta, limits.interior)
     face = FusedFace(batch, found.ease, found.tight)
     own = {name: x for name, x in found._asdict().items() if name not in ("ease", "tight")}
     may_wait = limits.check_every is not None
     if not may_wait or bool(found.exact.all()):
-        return Projected(batch, **own, face=face, is_solved=may_wait)
+        return Projected(batch.members, **own, face=face, is_solved=may_wait)
     (left,) = torch.where(~(found.exact | found.infeasible) & (eta < torch.inf).all(-1))
     if len(left):
         of_left = _by_operations(batch.taken(left), eta[left], limits)
@@ -74,16 +54,15 @@ def _by_kernel(batch: DenseBatch, eta: Tensor, limits: Limits) -> Projected:
         own = {name: x.index_copy(0, left, getattr(of_left, name)) for name, x in own.items()}
         ease = found.ease.index_copy(0, left, of_left.face.ease)
         face = FusedFace(batch, ease, found.tight.index_copy(0, left, of_left.face.tight))
-    return Projected(batch, **own, face=face)
+    return Projected(batch.members, **own, face=face)
 
 
 def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
-    """Solve by operations on all instances at once."""
     invalid = ~(eta < torch.inf).all(-1, keepdim=True)
     scores = torch.where(invalid, 0.0, eta).clamp(max=MAX_SCORE)
     allowed = scores > -MAX_SCORE
     scores = torch.where(allowed, scores, 0.0)
-    problems = projections_of(batch, scores, batch.presolved(allowed))
+    problems = projections_of(batch, scores, allowed)
     point = first_point(problems)
     for i in range(limits.interior):
         if i and limits.check_is_due(i) and bool(point.done.all()):
@@ -92,12 +71,12 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     infeasible = proves_infeasible(problems, point.y)
     best = _on_pieces(problems, point, infeasible, limits)
     face = face_of(problems, best.free & ~infeasible, best.tight & ~infeasible)
-    moved, rough = on_face(problems, best, face), _rough(problems, best, point)
+    moved = on_face(problems, best, face)
     is_close = moved.off.abs().amax(-1, keepdim=True) <= MAX_DISTANCE
     exact = is_exact(problems, best) & is_close & ~infeasible
-    best = select(exact, moved, rough)
+    best = select(exact, moved, best)
     return Projected(
-        batch,
+        batch.members,
         torch.where(invalid, torch.nan, best.u),
         torch.where(infeasible, point.y, best.y),
         _gap(problems, best),
@@ -114,7 +93,7 @@ def _on_pieces(
 ) -> Pieces:
     """Return the pieces with the least residual that Newton's method finds from a point."""
     pieces = best = pieces_at(problems, point.best_y, point.best_u)
-    center, eased = point.best_u, problems
+    center = point.best_u
     for i in range(limits.newton):
         if limits.check_is_due(i) and bool((is_exact(problems, best) | infeasible).all()):
             break
@@ -122,29 +101,11 @@ def _on_pieces(
         if i % MARGIN_EVERY == 1:
             margin = KINK * pieces.residual
             y = torch.where(y.abs() > margin, y, 0.0)
-        y = newton_step(eased, pieces_at(eased, y, center, margin))
-        pieces = pieces_at(eased, y, center)
-        closer = pieces.residual < best.residual
-        best = select(closer, pieces, best)
-        if problems.batch.linear is not None:
-            center = pieces.u.clamp(0.0, 1.0)
-            if i >= PLAIN_STEPS:  # go on from the best, with stronger proximal terms
-                pieces = best
-                center = torch.where(closer, center, best.center)
-                eased = eased.with_ease(torch.where(closer, MORE_EASE, LESS_EASE), problems.ease)
+        y = newton_step(problems, pieces_at(problems, y, center, margin))
+        pieces = pieces_at(problems, y, center)
+        best = select(pieces.residual < best.residual, pieces, best)
+        center = pieces.u.clamp(0.0, 1.0)
     return best
-
-
-def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
-    """Return what is known without a face: the interior point if proximal terms are far off."""
-    if problems.batch.linear is None:
-        return best
-    sums = problems.batch.sums(point.best_u)
-    off = (problems.low - sums).clamp(min=0.0) - (sums - problems.high).clamp(min=0.0)
-    nothing = torch.zeros_like(best.moved)
-    tight = torch.ones_like(best.tight)
-    interior = Pieces(point.best_u, best.free, tight, off, point.best_y, best.center, nothing)
-    return select(best.residual > MAX_RESIDUAL, interior, best)
 
 
 def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
@@ -155,7 +116,6 @@ def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
 
 
 def _gap(problems: Projections, pieces: Pieces) -> Tensor:
-    """Return (n,) duality gaps."""
     batch, y, u = problems.batch, pieces.y, pieces.u
     bound = torch.where(y > 0.0, problems.low, problems.high)
     # the multiplier of an infinite bound is at most the residual, and is treated as zero

@@ -8,17 +8,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
-
-__all__ = [
-    "EXACT",
-    "MAX_SCORE",
-    "MAX_DISTANCE",
-    "ROUNDING",
-    "Projections",
-    "projections_of",
-    "proves_infeasible",
-    "typical_score",
-]
+from lpsmap_torch.tensor.presolve import forced_numbers
 
 MAX_SCORE = 1e15
 """Scores below minus this forbid, like ``-inf``; scores above it are clipped."""
@@ -64,11 +54,6 @@ class Projections(NamedTuple):
     ease: Tensor | float
     """The inverse stiffness of free numbers on a face: 1 for those with a quadratic term."""
 
-    def with_ease(self, factor: Tensor, most: Tensor | float) -> Projections:
-        """Return the problems with other inverse weights of proximal terms, up to `most`."""
-        changed = torch.minimum((self.ease * factor).clamp(min=1.0), torch.as_tensor(most))
-        return self._replace(ease=torch.where(torch.as_tensor(self.batch.linear), changed, 1.0))
-
     @property
     def small_size(self) -> Tensor:
         """(n, 1) largest magnitudes of scores, at most 1."""
@@ -76,21 +61,9 @@ class Projections(NamedTuple):
         return size.clamp(MIN_SIZE, 1.0)
 
 
-def projections_of(
-    batch: Batch, eta: Tensor, presolved: tuple[Tensor, Tensor, Tensor, Tensor]
-) -> Projections:
-    """Return the problems of a batch.
-
-    Parameters
-    ----------
-    batch
-        The constraints.
-    eta
-        (n, n_x) finite scores.
-    presolved
-        What `Batch.presolved` returns.
-    """
-    low, high, open_, fixed = presolved
+def projections_of(batch: Batch, eta: Tensor, allowed: Tensor) -> Projections:
+    """Return the problems of a batch, given (n, n_x) finite scores and flags of those allowed."""
+    low, high, open_, fixed = forced_numbers(batch, allowed)
     quadratic: Tensor | float = 1.0
     ease: Tensor | float = 1.0
     if batch.linear is not None:

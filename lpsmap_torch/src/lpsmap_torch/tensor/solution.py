@@ -22,8 +22,6 @@ from lpsmap_torch.tensor.projection import project
 from lpsmap_torch.tensor.served import served_components
 from lpsmap_torch.tensors import is_eager
 
-__all__ = ["SolvedOnTensors", "solve_on_tensors"]
-
 INVOLVED = 1e-6
 """Factors with smaller multipliers, relative to the largest, are not part of a contradiction."""
 
@@ -31,18 +29,8 @@ INVOLVED = 1e-6
 class SolvedOnTensors(SolvedGraph):
     """A part that was solved in tensors; numbers of components are copied to the host on access.
 
-    Parameters
-    ----------
-    part, problem
-        The part, and its problem on the device.
-    scores
-        Scores of the part's variables, then of its additionals.
-    projected
-        The projections of its batches.
-    options
-        Limits and settings of the solve.
-    share
-        The solution of other components on the host, or None.
+    The scores are those of the part's variables, then of its additionals; the share is the solution
+    of the components on the host.
     """
 
     def __init__(
@@ -99,11 +87,6 @@ class SolvedOnTensors(SolvedGraph):
 
         On a face they are affine: the solution plus the Jacobian times a change of zero. All
         function transforms support these operations; autograd alone needs none in advance.
-
-        Parameters
-        ----------
-        scores
-            The solved scores, with gradients.
         """
         if is_eager(scores):
             found: Tensor = _Affine.apply(scores, self)  # type: ignore[no-untyped-call]
@@ -157,7 +140,7 @@ class SolvedOnTensors(SolvedGraph):
 
     def unfinished(self) -> BoolArray:
         """Return flags of the components that reached the iteration limit."""
-        return np.array([s is Status.ITERATION_LIMIT for s in self.status().tolist()], dtype=bool)
+        return np.asarray(self.status() == Status.ITERATION_LIMIT)
 
     @functools.cached_property
     def iterations(self) -> IntArray:  # type: ignore[override]
@@ -185,8 +168,7 @@ class SolvedOnTensors(SolvedGraph):
     def error_bound(self, threads: int) -> FloatArray:
         """Return bounds on the error from the gap, by strong convexity."""
         bound = np.sqrt(2.0 * np.maximum(self.gap(), 0.0))
-        solved = np.array([s is Status.SOLVED for s in self.status().tolist()], dtype=bool)
-        bound = np.where(solved, bound, np.inf)
+        bound = np.where(self.status() == Status.SOLVED, bound, np.inf)
         if self.share is not None:
             own = self.share.components
             bound[own] = self.share.solved.error_bound(threads)[own]
@@ -199,13 +181,13 @@ class SolvedOnTensors(SolvedGraph):
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
         """Return (bucket, factor) of the factors whose constraints contradict each other."""
-        (rows, _), found = self.part.derived(constraint_rows_of), dict[int, Any]()
+        rows, found = self.part.derived(constraint_rows_of), dict[int, Any]()
         if self.share is not None:
             found.update(self.share.solved.contradictions())
         for projected in self.projected:
             size = projected.y.abs().cpu().numpy()
             infeasible = projected.infeasible.cpu().numpy()
-            members = projected.batch.members
+            members = projected.members
             involved = (size > INVOLVED * size.max(axis=1, keepdims=True)) & infeasible[:, None]
             for row in np.unique(members.rows[involved & (members.rows >= 0)]).tolist():
                 factors = found.setdefault(int(rows.component[row]), [])
@@ -217,7 +199,6 @@ class SolvedOnTensors(SolvedGraph):
         return found
 
     def _factors_of(self, component: int) -> list[tuple[int, int]]:
-        """Return (bucket, factor) of all factors of a component."""
         buckets = enumerate(self.part.buckets)
         return [(b, int(f)) for b, x in buckets for f in np.flatnonzero(x.component == component)]
 
@@ -228,7 +209,7 @@ class SolvedOnTensors(SolvedGraph):
     @functools.cached_property
     def _solved_on_host(self) -> SolvedGraph:
         scores, n = self._scores.cpu().numpy(), self.part.n_variables
-        skip = np.array([s is Status.INFEASIBLE for s in self.status().tolist()], dtype=bool)
+        skip = np.asarray(self.status() == Status.INFEASIBLE)
         of_numbers = self.part.component_of_numbers
         skip[of_numbers[~(scores < np.inf)]] = True
         scores = np.where(skip[of_numbers], 0.0, scores)
@@ -244,7 +225,7 @@ class SolvedOnTensors(SolvedGraph):
         """Return numbers of all components from those of the batches and of the host's share."""
         result = np.full(self.part.n_components, default)
         for projected in self.projected:
-            result[projected.batch.members.components] = numbers(projected).cpu().numpy()
+            result[projected.members.components] = numbers(projected).cpu().numpy()
         if self.share is not None and of_share is not None:
             own = self.share.components
             result[own] = of_share(self.share.solved)[own]
@@ -276,22 +257,11 @@ def solve_on_tensors(
     with_oracles: bool,
     check_every: int | None,
 ) -> SolvedOnTensors:
-    """Solve a part on the device of the scores.
+    """Solve a part on the device of the scores, of its variables and then of its additionals.
 
-    Parameters
-    ----------
-    part
-        The part.
-    scores
-        Scores of its variables, then of its additionals. The solution of a component with NaN or
-        +inf is NaN.
-    skip
-        (n_components,) flags of components to skip; None to solve all, on the host if the engine
-        does not serve them.
-    options
-        Limits and settings.
-    with_oracles, check_every
-        As in `TensorEngine`.
+    The solution of a component with NaN or +inf is NaN. Without `skip`, flags of components, those
+    that the engine does not serve are solved on the host. `with_oracles` and `check_every` are as
+    in `TensorEngine`.
     """
     problem, scores = problem_of(part, scores.device, with_oracles), scores.detach().double()
     served = served_components(part, with_oracles)
@@ -314,18 +284,20 @@ def solve_on_tensors(
         ]
         on_host = ~served if skip is None else np.zeros_like(served)
         if check_every is not None:
-            left = _left_by_active_sets(projected, part)
+            left = _left_by_active_sets(problem, projected, part)
             on_host |= left if skip is None else left & ~skip
         if on_host.any():
             share = HostShare(part, on_host, scores, options)
     return SolvedOnTensors(part, problem, scores, projected, options, share)
 
 
-def _left_by_active_sets(projected: Sequence[Projected], part: Part) -> BoolArray:
+def _left_by_active_sets(
+    problem: TensorProblem, projected: Sequence[Projected], part: Part
+) -> BoolArray:
     """Return flags of the components that active sets did not solve; this waits for the device."""
     left = np.zeros(part.n_components, dtype=bool)
-    for found in projected:
-        if isinstance(found.batch, OracleBatch):
+    for batch, found in zip(problem.batches, projected, strict=True):
+        if isinstance(batch, OracleBatch):
             solved = found.exact | found.infeasible | found.values.isnan().any(1)
-            left[found.batch.members.components] = ~solved.cpu().numpy()
+            left[found.members.components] = ~solved.cpu().numpy()
     return left

@@ -1,6 +1,7 @@
-"""More structures from one call of the oracle, where structures are paths; see `TensorOracle`.
+"""How active sets change in an iteration: which structures join, and how weights move.
 
-Beside the gradient, the oracle gets the gradient with a bonus on every `PERIOD`-th part of a heavy
+Where structures are paths, one call of the oracle gives more of them, see `TensorOracle`. Beside
+the gradient, the oracle gets the gradient with a bonus on every `PERIOD`-th part of a heavy
 structure. Between two of these parts, its answer is the best path from the one to the other. Each
 run of parts in which it differs makes a structure of its own: far apart, they are independent.
 """
@@ -11,10 +12,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-
-from lpsmap_torch.tensor.rules import Rules
-
-__all__ = ["MIN_PARTS", "N_HEAVY", "Splices"]
 
 MIN_PARTS = 16
 """Minimum number of parts of structures for which fewer iterations outweigh longer ones."""
@@ -33,17 +30,55 @@ AT_ONCE = 1e-12
 """Weights that are zero after this share of a step leave together."""
 
 
+class Rules:
+    """A call of the oracle, and then some steps of the weights, give the best structure alone.
+
+    Above the clear gap, structures also join sets that are not at their optimum, whose active
+    structures have gaps, too.
+    """
+
+    n_others = 0
+    """Number of structures that a call gives beside the best."""
+
+    def __init__(self, n_steps: int, clear_gap: float) -> None:
+        self.n_steps, self._clear_gap = n_steps, clear_gap
+
+    def structures(
+        self,
+        oracle: Callable[[Tensor], Tensor],
+        scores: Tensor,
+        p: Tensor,
+        entries: Tensor,
+        iteration: int,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the (n, 1 + n_others, W) entries of structures, of which the first are the best.
+
+        The flags say for all others whether they are of use; None without others. The oracle takes
+        the scores but their last, of padding; `p` are the weights of structures with `entries`.
+        """
+        return oracle(scores[:, :-1]).unsqueeze(1), None
+
+    def limited(self, rate: Tensor) -> Tensor:
+        """Return the (n, capacity) rates at which weights change; the least one's leaves."""
+        return rate
+
+    def settle(
+        self, p: Tensor, used: Tensor, rounding: Tensor, settled: Tensor, blocked: Tensor
+    ) -> Tensor:
+        """Return the (n,) gaps above which structures join next, after steps of the weights.
+
+        The last step was small where the sets are settled, and a structure left at its end where
+        they are blocked. Gaps up to `rounding` are rounding.
+        """
+        threshold = torch.where(settled, rounding, self._clear_gap)
+        return threshold.masked_fill_(blocked, torch.inf)
+
+
 class Splices(Rules):
     """A call of the oracle gives several structures, which join if they depend on no others.
 
-    Parameters
-    ----------
-    bonus
-        (n, D + 1) a score that outweighs all others, for each variable; 0 for additionals.
-    n_parts
-        Number of parts of structures.
-    width
-        Number of entries of structures.
+    The (n, D + 1) bonus of a variable outweighs all other scores; that of additionals is 0.
+    Structures have `n_parts` parts, and `width` entries.
     """
 
     n_others = N_HEAVY * N_RUNS
@@ -89,15 +124,7 @@ class Splices(Rules):
         return rounding
 
     def scores(self, scores: Tensor, heavy: Tensor, iteration: int) -> Tensor:
-        """Return the ((1 + N_HEAVY) * n, D + 1) scores without, and then with bonuses.
-
-        Parameters
-        ----------
-        scores
-            (n, D + 1) scores for the oracle.
-        heavy
-            (N_HEAVY, n, W) the entries of heavy structures.
-        """
+        """Return the ((1 + N_HEAVY) * n, D + 1) scores without, and then with bonuses."""
         several = scores.repeat(1 + N_HEAVY, 1)
         bonus = self._bonus.gather(2, heavy) * self._has_bonus[SHIFT * iteration % PERIOD]
         several.view(-1, *scores.shape)[1:].scatter_add_(2, heavy, bonus)
@@ -106,16 +133,8 @@ class Splices(Rules):
     def spliced(self, heavy: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
         """Return heavy structures in which runs of parts are those of the best ones.
 
-        Parameters
-        ----------
-        heavy, best
-            (N_HEAVY, n, W) entries.
-
-        Returns
-        -------
-        structures, differ
-            (n_others, n, W) the entries of the structures, and (n_others, n) whether they differ
-            from the heavy ones. Each has every N_RUNS-th run.
+        Of (N_HEAVY, n, W) entries these are (n_others, n, W) ones, each with every N_RUNS-th run,
+        and (n_others, n) flags of those that differ from the heavy ones.
         """
         shape = N_HEAVY, 1, heavy.shape[1], self.n_parts, -1
         heavy, best = heavy.reshape(shape), best.reshape(shape)
