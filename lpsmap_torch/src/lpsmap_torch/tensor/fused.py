@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import is_quiet
-from lpsmap_torch.tensor import equations, interior_point, presolve, projection_problem
+from lpsmap_torch.tensor import equations, interior_point, projection_problem
 from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensors import is_transformed
 
@@ -21,8 +21,6 @@ _log = logging.getLogger("lpsmap")
 
 CONSTANTS = {
     "REFINEMENTS": equations.REFINEMENTS,
-    "FORCED_ROUNDS": presolve.ROUNDS,
-    "SLACK": presolve.SLACK,
     **{
         name: getattr(interior_point, name)
         for name in (

@@ -123,8 +123,8 @@ def first_point(problems: Projections) -> Interior:
     # the smaller multiplier follows from the product, the other from stationarity
     above = torch.where(low_half, product / rest, problems.eta - u + product / u)
     below = torch.where(low_half, u - problems.eta + above, product / u)
-    u = torch.where(open_, u, problems.fixed)
-    lowest, highest = problems.low, problems.high
+    u = torch.where(open_, u, 0.0)
+    lowest, highest = batch.low, batch.high
     equal = lowest == highest
     has_low, has_high = (lowest > -torch.inf) & ~equal, (highest < torch.inf) & ~equal
     margin = (0.25 * (highest - lowest)).clamp(max=FIRST_SLACK)
@@ -212,7 +212,7 @@ def _off(problems: Projections, point: Interior) -> Tensor:
 
 
 def _is_unbounded(problems: Projections) -> Tensor:
-    return (problems.low == -torch.inf) & (problems.high == torch.inf)
+    return (problems.batch.low == -torch.inf) & (problems.batch.high == torch.inf)
 
 
 def _distance(problems: Projections, point: Interior) -> Tensor:

@@ -55,7 +55,7 @@ def pieces_at(
     Numbers are free, and sums are tight, up to a margin from their bounds; None for 0.
     """
     margin = torch.zeros_like(y[:, :1]) if margin is None else margin
-    low, high, linear = problems.low, problems.high, problems.batch.linear
+    low, high, linear = problems.batch.low, problems.batch.high, problems.batch.linear
     x = target = problems.eta + problems.batch.pull(y)
     moved = torch.zeros_like(y[:, :1])
     if linear is not None:
@@ -63,7 +63,7 @@ def pieces_at(
         x, target = (torch.where(linear, center + e * x, x) for e in (problems.ease, 1.0))
         margin = torch.where(margin > 0.0, CLOSE, 0.0)  # where the interior point leaves them
     free = problems.open & (target > -margin) & (target < 1.0 + margin)
-    inside = torch.where(problems.open, x.clamp(0.0, 1.0), problems.fixed)
+    inside = torch.where(problems.open, x.clamp(0.0, 1.0), 0.0)
     u = torch.where(free, x, inside)
     if linear is not None:
         outside = torch.where(linear & free, u - inside, 0.0).abs()

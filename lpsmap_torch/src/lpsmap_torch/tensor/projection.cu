@@ -1,11 +1,15 @@
 // Projections of small components on a GPU, with a warp for each component.
 //
-// The methods and the names are those of presolve.py, interior_point.py and newton.py. There, every
+// The methods and the names are those of interior_point.py and newton.py. There, every
 // operation is a kernel that reads its numbers from the device's memory and writes them back. Here
 // the numbers of a component stay in shared memory until it is solved. Newton's method with a line
 // search comes first, which takes as many steps as the interior point method for scores of
 // magnitude 1, and less work for each; large scores and infeasible constraints are left to the
 // latter.
+
+// Rounds of fixing forced numbers, and the range of sums that are treated as fixed.
+#define FORCED_ROUNDS 8
+#define SLACK 1e-12
 
 // Limits of the steps with a line search, and of the halvings of a step.
 #define DESCENTS 32
@@ -111,7 +115,9 @@ struct Component {
         return is_valid;
     }
 
-    // Fix forced numbers, and remove bounds that always hold; see presolve.py.
+    // Fix forced numbers, and remove bounds that always hold. If the least value of a sum is the
+    // largest that its bound allows, the sum fixes its numbers at that value; likewise for its
+    // largest value. Infeasible instances do not change.
     __device__ void presolve() {
         const int n = a.n_columns, m = a.n_rows;
         real *least = t, *most = ease, *at_least = m2, *at_most = m3;

@@ -117,7 +117,7 @@ def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
 
 def _gap(problems: Projections, pieces: Pieces) -> Tensor:
     batch, y, u = problems.batch, pieces.y, pieces.u
-    bound = torch.where(y > 0.0, problems.low, problems.high)
+    bound = torch.where(y > 0.0, batch.low, batch.high)
     # the multiplier of an infinite bound is at most the residual, and is treated as zero
     ignored = (y == 0.0) | bound.isinf()
     gap = torch.where(ignored, 0.0, y * (batch.sums(u) - bound)).sum(-1)

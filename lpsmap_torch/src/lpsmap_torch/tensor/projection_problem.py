@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
-from lpsmap_torch.tensor.presolve import forced_numbers
 
 MAX_SCORE = 1e15
 """Scores below minus this forbid, like ``-inf``; scores above it are clipped."""
@@ -44,11 +43,7 @@ class Projections(NamedTuple):
     eta: Tensor
     """(n, n_x) finite scores."""
     open: Tensor
-    """(n, n_x) whether a number is not fixed."""
-    fixed: Tensor
-    """(n, n_x) values of fixed numbers."""
-    low: Tensor
-    high: Tensor
+    """(n, n_x) whether a number is allowed; the others are 0."""
     quadratic: Tensor | float
     """The weight of the quadratic term of each number, 1 or 0."""
     ease: Tensor | float
@@ -61,15 +56,14 @@ class Projections(NamedTuple):
         return size.clamp(MIN_SIZE, 1.0)
 
 
-def projections_of(batch: Batch, eta: Tensor, allowed: Tensor) -> Projections:
+def projections_of(batch: Batch, eta: Tensor, open_: Tensor) -> Projections:
     """Return the problems of a batch, given (n, n_x) finite scores and flags of those allowed."""
-    low, high, open_, fixed = forced_numbers(batch, allowed)
     quadratic: Tensor | float = 1.0
     ease: Tensor | float = 1.0
     if batch.linear is not None:
         quadratic = (~batch.linear).to(eta.dtype)
         ease = torch.where(batch.linear, EASE / typical_score(eta, open_), 1.0)
-    return Projections(batch, eta, open_, fixed, low, high, quadratic, ease)
+    return Projections(batch, eta, open_, quadratic, ease)
 
 
 def typical_score(eta: Tensor, open_: Tensor) -> Tensor:
@@ -84,11 +78,11 @@ def proves_infeasible(problems: Projections, y: Tensor) -> Tensor:
     They do if the least value that the constraints require of the sums, weighted by y, is larger
     than the largest value that the numbers attain.
     """
-    y = torch.where(torch.where(y > 0.0, problems.low, problems.high).isinf(), 0.0, y)
+    bound = torch.where(y > 0.0, problems.batch.low, problems.batch.high)
+    y = torch.where(bound.isinf(), 0.0, y)
     y = y / y.abs().amax(-1, keepdim=True).clamp(min=1.0)
-    required = torch.where(y == 0.0, 0.0, y * torch.where(y > 0.0, problems.low, problems.high))
-    pull = problems.batch.pull(y)
-    attained = torch.where(problems.open, pull.clamp(min=0.0), problems.fixed * pull)
-    size = required.abs().sum(-1, keepdim=True) + attained.abs().sum(-1, keepdim=True)
+    required = torch.where(y == 0.0, 0.0, y * bound)
+    attained = torch.where(problems.open, problems.batch.pull(y).clamp(min=0.0), 0.0)
+    size = required.abs().sum(-1, keepdim=True) + attained.sum(-1, keepdim=True)
     margin = required.sum(-1, keepdim=True) - attained.sum(-1, keepdim=True)
     return margin > PROVED * size
