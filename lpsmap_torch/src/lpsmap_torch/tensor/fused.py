@@ -30,8 +30,6 @@ CONSTANTS = {
             "TO_BOUNDARY",
             "CLOSE",
             "SMALL_PRODUCT",
-            "LOST",
-            "WITHIN_REACH",
             "EASE_WITHOUT_BOUNDS",
             "PROXIMAL",
             "MIN_PRODUCT",

@@ -35,10 +35,6 @@ TO_BOUNDARY = 0.995
 CLOSE, SMALL_PRODUCT = 1e-9, 1e-12
 """Residuals, and products of slacks and multipliers, at which a point has converged."""
 
-LOST, WITHIN_REACH = 1e3, 1e7
-"""A point is lost to rounding if its distance is `LOST` times the least, and the least is below
-`WITHIN_REACH`."""
-
 EASE_WITHOUT_BOUNDS = 1e30
 """Inverse stiffness of a sum without bounds, so that its multiplier stays zero."""
 
@@ -66,14 +62,9 @@ class Interior(NamedTuple):
     multiplier: Tensor
     present: Tensor
     """Flags of the bounds."""
-    best_u: Tensor
-    """Numbers `u` of the point with the least distance so far."""
-    best_y: Tensor
-    """Its multipliers."""
-    distance: Tensor
-    """(n, 1) least distance so far: residuals and products relative to the tolerances."""
     done: Tensor
-    """(n, 1) whether the point has converged, is lost to rounding, or proves infeasibility."""
+    """(n, 1) whether the point has converged, is lost to rounding, or proves infeasibility. Its
+    numbers and multipliers do not change any more."""
     iterations: Tensor
     """(n, 1) numbers of iterations."""
 
@@ -93,7 +84,7 @@ class Interior(NamedTuple):
         nearest = torch.minimum(step.slack / self.slack, step.multiplier / divisor)
         length = 1.0 / (-nearest.amin(-1, keepdim=True) / most).clamp(min=1.0)
         return self._replace(
-            u=self.u + length * step.u,
+            u=torch.where(self.done, self.u, self.u + length * step.u),
             w=self.w + length * step.w,
             y=torch.where(self.done, self.y, self.y + length * step.y),
             slack=self.slack + length * step.slack,
@@ -138,8 +129,7 @@ def first_point(problems: Projections) -> Interior:
     slack = torch.where(present, torch.cat([u, rest, *slacks], dim=-1), 1.0)
     multiplier = torch.where(present, torch.cat([below, above, low, high], dim=-1), 0.0)
     y, zeros = low - high, torch.zeros_like(problems.eta[:, :1])
-    bounds = slack, multiplier, present
-    return Interior(u, w, y, *bounds, u, y, zeros + torch.inf, zeros > 0.0, zeros)
+    return Interior(u, w, y, slack, multiplier, present, zeros > 0.0, zeros)
 
 
 def _one_sided(eta: Tensor, product: Tensor) -> Tensor:
@@ -149,7 +139,7 @@ def _one_sided(eta: Tensor, product: Tensor) -> Tensor:
 
 
 def next_point(problems: Projections, point: Interior) -> Interior:
-    """Return the point after an iteration. Multipliers of finished points do not change."""
+    """Return the point after an iteration."""
     directions = _Directions(problems, point)
     mean, predicted = point.mean_product(), directions.step_to(0.0)
     ahead = point.moved(predicted, 1.0).mean_product()
@@ -158,14 +148,11 @@ def next_point(problems: Projections, point: Interior) -> Interior:
     corrected = target - predicted.slack * predicted.multiplier
     moved = point.moved(directions.step_to(corrected.clamp(-most, most)), TO_BOUNDARY)
     distance = _distance(problems, moved)
-    closer = (distance < point.distance) & ~point.done
-    least = torch.where(closer, distance, point.distance)
-    lost = ~(distance < LOST * least) & (least < WITHIN_REACH)
+    lost = ~(distance < torch.inf)
     return moved._replace(
-        best_u=torch.where(closer, moved.u, point.best_u),
-        best_y=torch.where(closer, moved.y, point.best_y),
-        distance=least,
-        done=point.done | (least <= 1.0) | lost | proves_infeasible(problems, moved.y),
+        u=torch.where(lost, point.u, moved.u),
+        y=torch.where(lost, point.y, moved.y),
+        done=point.done | (distance <= 1.0) | lost | proves_infeasible(problems, moved.y),
         iterations=point.iterations + ~point.done,
     )
 

@@ -28,6 +28,11 @@
 #define ARMIJO 1e-4
 #define VALUE_ROUNDING 1e-14
 
+// A point is lost to rounding if its distance is the first times the least, and the least is below
+// the second.
+#define LOST 1e3
+#define WITHIN_REACH 1e7
+
 // Newton's method on the pieces stops well below the residual that projection.py demands.
 #define NEWTON_STEPS 6
 #define STOP 1e-13

@@ -25,6 +25,9 @@ from lpsmap_torch.tensor.projection_problem import (
     proves_infeasible,
 )
 
+MAX_RESIDUAL = 1e-7
+"""Pieces with a larger residual are worse than the interior point, if there are proximal terms."""
+
 MARGIN_EVERY, KINK = 3, 2.0
 """In every third Newton step, numbers and sums closer to a bound than this multiple of the
 residual are free and tight, and smaller multipliers are zero: otherwise steps can cycle between the
@@ -71,10 +74,10 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     infeasible = proves_infeasible(problems, point.y)
     best = _on_pieces(problems, point, infeasible, limits)
     face = face_of(problems, best.free & ~infeasible, best.tight & ~infeasible)
-    moved = on_face(problems, best, face)
+    moved, rough = on_face(problems, best, face), _rough(problems, best, point)
     is_close = moved.off.abs().amax(-1, keepdim=True) <= MAX_DISTANCE
     exact = is_exact(problems, best) & is_close & ~infeasible
-    best = select(exact, moved, best)
+    best = select(exact, moved, rough)
     return Projected(
         batch.members,
         torch.where(invalid, torch.nan, best.u),
@@ -92,8 +95,8 @@ def _on_pieces(
     problems: Projections, point: Interior, infeasible: Tensor, limits: Limits
 ) -> Pieces:
     """Return the pieces with the least residual that Newton's method finds from a point."""
-    pieces = best = pieces_at(problems, point.best_y, point.best_u)
-    center = point.best_u
+    pieces = best = pieces_at(problems, point.y, point.u)
+    center = point.u
     for i in range(limits.newton):
         if limits.check_is_due(i) and bool((is_exact(problems, best) | infeasible).all()):
             break
@@ -106,6 +109,18 @@ def _on_pieces(
         best = select(pieces.residual < best.residual, pieces, best)
         center = pieces.u.clamp(0.0, 1.0)
     return best
+
+
+def _rough(problems: Projections, best: Pieces, point: Interior) -> Pieces:
+    """Return what is known without a face: the interior point if proximal terms are far off."""
+    batch = problems.batch
+    if batch.linear is None:
+        return best
+    sums = batch.sums(point.u)
+    off = (batch.low - sums).clamp(min=0.0) - (sums - batch.high).clamp(min=0.0)
+    nothing, tight = torch.zeros_like(best.moved), torch.ones_like(best.tight)
+    interior = Pieces(point.u, best.free, tight, off, point.y, nothing)
+    return select(best.residual > MAX_RESIDUAL, interior, best)
 
 
 def is_exact(problems: Projections, pieces: Pieces) -> Tensor:
