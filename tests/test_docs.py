@@ -217,7 +217,7 @@ def test_broken_links_of_a_site_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         "lpsmap_torch.distributions.structured_distribution",
         "lpsmap_torch.graph",
         "lpsmap_torch.layers.sparse_map",
-        "lpsmap_torch.losses.field",
+        "lpsmap_torch.losses.random_field",
         "lpsmap_torch.losses.maxima",
     ],
 )

@@ -22,7 +22,7 @@ from lpsmap_core.api import AUTO, checked_shape, report_unsolved
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs, TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
-from lpsmap_torch.tensor.graphs import DeviceSolution, engine_on, solve_on_device
+from lpsmap_torch.tensor.device_solution import DeviceSolution, engine_on, solve_on_device
 from lpsmap_torch.tensors import as_tensor, check_not_compiled, numbers
 
 

@@ -151,7 +151,7 @@ def test_structures_of_the_tensor_engine_have_the_given_scores() -> None:
 
 @pytest.mark.parametrize("engine", ["tensor", "tensor-fixed"])
 def test_on_the_device(engine: str) -> None:
-    from lpsmap_torch.tensor.graphs import ENGINES
+    from lpsmap_torch.tensor.device_solution import ENGINES
 
     if engine not in ENGINES:
         engine = next(name for name in ENGINES if name != "tensor")

@@ -13,9 +13,9 @@ from torch import Tensor
 from lpsmap import AtMostOne, Budget, DepTree, Pair, Sequence, Status, TorchFactorGraph, Xor
 from lpsmap_core import CompiledEngine
 from lpsmap_torch.layers import LatentTree, MatchingAttention
-from lpsmap_torch.tensor import graphs, host_share
+from lpsmap_torch.tensor import device_solution, host_share
+from lpsmap_torch.tensor.device_solution import DeviceSolution
 from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
-from lpsmap_torch.tensor.graphs import DeviceSolution
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -26,12 +26,12 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 @pytest.fixture
 def cpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat scores on the CPU as if they were on another device."""
-    chosen = graphs.engine_on
+    chosen = device_solution.engine_on
 
     def engine_on(device: str, name: str) -> TensorEngine | None:
         return chosen("cuda" if device == "cpu" else device, name)
 
-    for module in ("tensor.graphs", "graph", "layers.layer"):
+    for module in ("tensor.device_solution", "graph", "layers.layer"):
         monkeypatch.setattr(f"lpsmap_torch.{module}.engine_on", engine_on)
 
 
@@ -50,7 +50,7 @@ def cpu_like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_engine_depends_on_the_device(device: str, name: str, expected: Any) -> None:
-    assert type(graphs.engine_on(device, name)) is (expected or type(None))
+    assert type(device_solution.engine_on(device, name)) is (expected or type(None))
 
 
 def mixed(scores: Tensor, trees: Tensor) -> tuple[TorchFactorGraph, Any, Any]:

@@ -142,7 +142,7 @@ def test_a_training_step_copies_neither_scores_nor_marginals(
     for module in (tensors, host_share):
         monkeypatch.setattr(module, "numbers", refuse)
     monkeypatch.setattr("lpsmap_torch.layers.layouts.numbers", refuse)
-    monkeypatch.setattr("lpsmap_torch.tensor.graphs.numbers", refuse)
+    monkeypatch.setattr("lpsmap_torch.tensor.device_solution.numbers", refuse)
     monkeypatch.setattr(torch, "from_numpy", refuse)
     assert reads(step) == 0
 

@@ -4,8 +4,8 @@ Each is a `torch.nn.Module` that maps scores to marginals of the same shape, bat
 used like ``softmax``: with autocast, ``torch.compile``, ``torch.func`` and data-parallel training.
 """
 
-from lpsmap_torch.layers.estimates import LayerSolution, Samples
 from lpsmap_torch.layers.latent_tree import LatentTree
+from lpsmap_torch.layers.layer_solution import LayerSolution, Samples
 from lpsmap_torch.layers.matching_attention import LPMatchingAttention, MatchingAttention
 from lpsmap_torch.layers.rationale import Rationale
 from lpsmap_torch.layers.sequence_attention import LPSequenceAttention, SequenceAttention

@@ -25,10 +25,10 @@ from lpsmap_torch.layers.checks import (
     checked_mask,
     checked_parameters,
 )
-from lpsmap_torch.layers.estimates import Estimated, Problem, Samples, checked_estimator
+from lpsmap_torch.layers.layer_solution import Estimated, Problem, Samples, checked_estimator
 from lpsmap_torch.layers.layouts import Layouts, marginals_on_device, marginals_on_host
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
-from lpsmap_torch.tensor.graphs import ENGINES, engine_on
+from lpsmap_torch.tensor.device_solution import ENGINES, engine_on
 from lpsmap_torch.tensors import is_compiled, is_eager
 from lpsmap_torch.traced_calls import traced_call
 

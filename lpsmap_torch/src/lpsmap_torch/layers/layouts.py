@@ -27,7 +27,7 @@ from lpsmap_core.api import (
 from lpsmap_dynamic import infeasible_variables
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.function import attach
-from lpsmap_torch.tensor.graphs import solve_on_device
+from lpsmap_torch.tensor.device_solution import solve_on_device
 from lpsmap_torch.tensors import numbers
 
 MAX_LAYOUTS = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lpsmap_torch.losses.field import CRFLoss, MarginCRFLoss
 from lpsmap_torch.losses.maxima import (
     MarginSparseMAPLoss,
     PerceptronLoss,
@@ -10,6 +9,7 @@ from lpsmap_torch.losses.maxima import (
     StructuredHingeLoss,
     sparsemap_loss,
 )
+from lpsmap_torch.losses.random_field import CRFLoss, MarginCRFLoss
 
 __all__ = [
     "CRFLoss",

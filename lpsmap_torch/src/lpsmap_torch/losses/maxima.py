@@ -24,8 +24,8 @@ from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators.estimator import SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph
-from lpsmap_torch.layers.estimates import LayerSolution
 from lpsmap_torch.layers.layer import Layer
+from lpsmap_torch.layers.layer_solution import LayerSolution
 from lpsmap_torch.losses.margin import MarginLoss
 from lpsmap_torch.losses.structured import (
     StructuredLoss,

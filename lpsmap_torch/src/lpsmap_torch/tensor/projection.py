@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_torch.tensor.batch import Batch
+from lpsmap_torch.tensor.cuda_kernels import serves, solve
 from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
-from lpsmap_torch.tensor.fused import serves, solve
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
 from lpsmap_torch.tensor.newton import Pieces, newton_step, pieces_at, select
 from lpsmap_torch.tensor.oracle_batch import OracleBatch

@@ -32,7 +32,7 @@ from lpsmap import (
     Xor,
 )
 from lpsmap_torch.layers import MatchingAttention
-from lpsmap_torch.tensor import fused, projection
+from lpsmap_torch.tensor import cuda_kernels, projection
 from tensor_batches import check_batch
 
 HERE = Path(__file__).parent
@@ -52,9 +52,9 @@ def kernel_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Non
     folder = tmp_path_factory.mktemp("kernel")
     declared = "extern __shared__ real memory[];"
     libraries = dict[str, Any]()
-    for name, entry in fused.ENTRIES.items():
-        assert declared in fused.source(name)
-        parts = (HERE / "warp.h").read_text(), fused.source(name).replace(declared, "")
+    for name, entry in cuda_kernels.ENTRIES.items():
+        assert declared in cuda_kernels.source(name)
+        parts = (HERE / "warp.h").read_text(), cuda_kernels.source(name).replace(declared, "")
         source, library = folder / f"{name}.cpp", folder / f"{name}.so"
         source.write_text("\n".join([*parts, (HERE / "warp.cpp").read_text()]))
         options = ["-std=c++17", "-O1", f"-DKERNEL={entry}", "-fPIC", "-shared", "-o", library]
@@ -83,15 +83,15 @@ def kernel_on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Non
 @pytest.fixture
 def found(
     monkeypatch: pytest.MonkeyPatch, kernel_on_cpu: Callable[..., None]
-) -> list[fused.Solved]:
+) -> list[cuda_kernels.Solved]:
     """Let the kernels solve batches on the CPU, and return what they found."""
-    kept = list[fused.Solved]()
+    kept = list[cuda_kernels.Solved]()
 
-    def solve_and_keep(*given: Any) -> fused.Solved:
-        kept.append(fused.solve(*given))
+    def solve_and_keep(*given: Any) -> cuda_kernels.Solved:
+        kept.append(cuda_kernels.solve(*given))
         return kept[-1]
 
-    monkeypatch.setattr(fused, "_kernel", lambda name, device: partial(kernel_on_cpu, name))
+    monkeypatch.setattr(cuda_kernels, "_kernel", lambda name, device: partial(kernel_on_cpu, name))
     monkeypatch.setattr(projection, "solve", solve_and_keep)
     monkeypatch.setattr(
         projection,
@@ -143,7 +143,7 @@ def solve(build: Any, scores: Tensor, engine: str) -> tuple[Tensor, Tensor, list
 @pytest.mark.parametrize("build", GRAPHS)
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 30.0, 1e6])
 def test_it_solves_what_cores_engine_solves(
-    found: list[fused.Solved], build: Any, scale: float
+    found: list[cuda_kernels.Solved], build: Any, scale: float
 ) -> None:
     scores = scale * normal(3, 2, 4)
     values, expected = (solve(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
@@ -153,7 +153,7 @@ def test_it_solves_what_cores_engine_solves(
 
 
 @pytest.mark.parametrize("shape", [(5, 1, 1), (5, 1, 40), (5, 40, 1), (40, 8, 14), (3, 20, 30)])
-def test_it_solves_all_sizes(found: list[fused.Solved], shape: tuple[int, int, int]) -> None:
+def test_it_solves_all_sizes(found: list[cuda_kernels.Solved], shape: tuple[int, int, int]) -> None:
     build = budgets if shape[2] == 1 else matching
     scores = 3.0 * normal(*shape)
     values, expected = (solve(build, scores, engine) for engine in ("tensor-fixed", "compiled"))
@@ -162,7 +162,7 @@ def test_it_solves_all_sizes(found: list[fused.Solved], shape: tuple[int, int, i
     assert len(found) == 1
 
 
-def test_masks_ties_and_infeasible_instances(found: list[fused.Solved]) -> None:
+def test_masks_ties_and_infeasible_instances(found: list[cuda_kernels.Solved]) -> None:
     scores = 3.0 * normal(6, 3, 5)
     scores[0, 1] = -torch.inf  # infeasible
     scores[1, :, 2:] = -1e9  # a forbidden number is needed
@@ -180,11 +180,11 @@ def test_masks_ties_and_infeasible_instances(found: list[fused.Solved]) -> None:
 
 
 def test_what_it_leaves_is_solved_by_operations(
-    found: list[fused.Solved], monkeypatch: pytest.MonkeyPatch
+    found: list[cuda_kernels.Solved], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = projection.solve
 
-    def spoilt(*given: Any) -> fused.Solved:
+    def spoilt(*given: Any) -> cuda_kernels.Solved:
         solved = taken(*given)
         solved.exact[::2], solved.values[::2], solved.ease[::2] = False, 0.5, 0.0
         return solved
@@ -197,7 +197,7 @@ def test_what_it_leaves_is_solved_by_operations(
     assert found
 
 
-def test_it_has_first_and_second_derivatives(found: list[fused.Solved]) -> None:
+def test_it_has_first_and_second_derivatives(found: list[cuda_kernels.Solved]) -> None:
     def loss(scores: Tensor) -> Tensor:
         graph = TorchFactorGraph()
         u = matching(graph, scores)
@@ -210,7 +210,7 @@ def test_it_has_first_and_second_derivatives(found: list[fused.Solved]) -> None:
     assert found
 
 
-def test_a_start_beyond_a_bound_finds_the_solution(found: list[fused.Solved]) -> None:
+def test_a_start_beyond_a_bound_finds_the_solution(found: list[cuda_kernels.Solved]) -> None:
     """The largest numbers of a row nearly fill it: its multiplier at the start had a wrong sign."""
 
     def build(graph: TorchFactorGraph, scores: Tensor) -> Any:
@@ -228,13 +228,13 @@ def test_a_start_beyond_a_bound_finds_the_solution(found: list[fused.Solved]) ->
 
 # in 229 constraints are redundant, and the inverse of a matrix lost the digits of gradients
 @pytest.mark.parametrize("seed", [0, 1, 229])
-def test_random_graphs(found: list[fused.Solved], seed: int) -> None:
+def test_random_graphs(found: list[cuda_kernels.Solved], seed: int) -> None:
     check_batch(seed)
     assert found
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_products_within_transforms_are_operations(found: list[fused.Solved]) -> None:
+def test_products_within_transforms_are_operations(found: list[cuda_kernels.Solved]) -> None:
     scores = normal(1, 3, 4).requires_grad_()
     layer = MatchingAttention(engine="tensor")
     values = layer(scores)
@@ -255,7 +255,9 @@ def test_products_within_transforms_are_operations(found: list[fused.Solved]) ->
 
 
 @pytest.mark.parametrize("most", [1, 2, 1000])
-def test_each_method_keeps_to_the_limit_of_iterations(found: list[fused.Solved], most: int) -> None:
+def test_each_method_keeps_to_the_limit_of_iterations(
+    found: list[cuda_kernels.Solved], most: int
+) -> None:
     graph = TorchFactorGraph()
     matching(graph, 100.0 * normal(5, 4, 5))
     graph.solve(engine="tensor-fixed", max_iter=most)
