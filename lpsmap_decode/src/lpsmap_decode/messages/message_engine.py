@@ -5,7 +5,6 @@ from __future__ import annotations
 from lpsmap_core import Engine, Options, SolvedGraph
 from lpsmap_core.api import BoolArray, FloatArray, Part, WarmStart
 from lpsmap_decode.messages.message_passing import ascend_networks, slow_components
-from lpsmap_decode.messages.solved_networks import SolvedNetworks
 from lpsmap_decode.networks.network import networks_of
 
 __all__ = ["MessageEngine"]
@@ -55,4 +54,4 @@ class MessageEngine(Engine):
         warm: WarmStart | None = None,
     ) -> SolvedGraph:
         """Solve the networks of a part; see `Engine.solve`. The given start is ignored."""
-        return SolvedNetworks(ascend_networks(part, eta, eta_v, ~skip, options), options)
+        return ascend_networks(part, eta, eta_v, ~skip, options)
