@@ -108,7 +108,10 @@ def _read_graph(tokens: Tokens, graph: FactorGraph) -> Variables:
         literals = np.array([line.literals for line in lines], dtype=np.int64)
         over = u[np.abs(literals) - 1] ^ (literals < 0)
         numbers, before = np.array([line.numbers for line in lines]), len(graph.factors)
-        DECLARED.get(kind, _plain)(graph, kind, over, lines[0].sizes, numbers)
+        if kind in PLAIN:
+            graph.add(factor_named(PLAIN[kind])(over))
+        else:
+            DECLARED[kind][1](graph, over, lines[0].sizes, numbers)
         for factor in graph.factors[before:]:  # a tree becomes several tables
             names = [f"line {line.number}, {kind}" for line in lines]
             set_label(factor, np.repeat(names, factor.n_factors // len(lines)).tolist())
@@ -130,7 +133,7 @@ def _factor(tokens: Tokens, n_variables: int) -> _Line:
         if literal == 0:
             tokens.refuse("got 0; expected a variable, counted from 1")
         literals.append(literal)
-    sizes, numbers = NUMBERS[kind](tokens, len(literals)) if kind in NUMBERS else ((), ())
+    sizes, numbers = ((), ()) if kind in PLAIN else DECLARED[kind][0](tokens, len(literals))
     return _Line(number, kind, literals, sizes, numbers)
 
 
@@ -159,47 +162,33 @@ def _dense_numbers(tokens: Tokens, arity: int) -> tuple[tuple[int, ...], Any]:
     return sizes, tokens.numbers(size, "the log-potential of an entry")
 
 
-NUMBERS: dict[str, Parser] = {
-    "PAIR": _pair_numbers,
-    "BUDGET": _budget_numbers,
-    "KNAPSACK": _knapsack_numbers,
-    "DENSE": _dense_numbers,
-    **{kind: parser for kind, (parser, _) in STRUCTURES.items()},
-}
-"""How the parameters of each type are read: sizes, which are equal in a group of factors, and the
-rest."""
-
-
-def _plain(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
-    graph.add(factor_named(PLAIN[kind])(over))
-
-
-def _pair(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _pair(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     graph.add(factor_named("Pair")(over[:, 0], over[:, 1], numbers))
 
 
-def _budget(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _budget(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     graph.add(factor_named("Budget")(over, numbers))
 
 
-def _knapsack(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _knapsack(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     graph.add(factor_named("Knapsack")(over, numbers[:, :-1], numbers[:, -1]))
 
 
-def _dense(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _dense(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     ends = np.cumsum(sizes)
     blocks = [over[:, end - k : end] for k, end in zip(sizes, ends, strict=True)]
     graph.add(factor_named("Dense")(blocks, numbers.reshape(-1, *sizes)))
 
 
-DECLARED: dict[str, Builder] = {
-    "PAIR": _pair,
-    "BUDGET": _budget,
-    "KNAPSACK": _knapsack,
-    "DENSE": _dense,
-    **{kind: builder for kind, (_, builder) in STRUCTURES.items()},
+DECLARED: dict[str, tuple[Parser, Builder]] = {
+    "PAIR": (_pair_numbers, _pair),
+    "BUDGET": (_budget_numbers, _budget),
+    "KNAPSACK": (_knapsack_numbers, _knapsack),
+    "DENSE": (_dense_numbers, _dense),
+    **STRUCTURES,
 }
-"""How factors of equal sizes are declared together."""
+"""For each type with parameters, how they are read (sizes, equal in a group of factors, and the
+rest), and how factors of equal sizes are declared."""
 
 KINDS = [*PLAIN, *DECLARED, *OTHERS]
 """Types that a file may name."""

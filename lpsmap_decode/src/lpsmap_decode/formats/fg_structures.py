@@ -17,7 +17,7 @@ from lpsmap_decode.formats.factor_types import factor_named
 from lpsmap_decode.formats.tokens import Tokens
 
 Parser = Callable[[Tokens, int], tuple[tuple[int, ...], Any]]
-Builder = Callable[[FactorGraph, str, Variables, Any, Any], None]
+Builder = Callable[[FactorGraph, Variables, Any, Any], None]
 
 
 def state_counts(tokens: Tokens, arity: int, n: int, what: str) -> tuple[int, ...]:
@@ -104,13 +104,13 @@ def _padded(
     return Variables(graph, index.reshape(n, *shape), negated.reshape(n, *shape))
 
 
-def _sequence(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _sequence(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     """Declare sequences; positions with fewer states are padded with forbidden states."""
     states, scores = _equal_sizes(graph, over, sizes, numbers)
     graph.add(factor_named("Sequence")(states, *scores))
 
 
-def _budgeted(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _budgeted(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     """Declare sequences with a limit on the positions in their first state."""
     states, scores = _equal_sizes(graph, over, sizes, numbers[:, :-1])
     transitions, initial, final = scores
@@ -136,7 +136,7 @@ def _equal_sizes(
     return _padded(graph, over, slots, (length, most)), (transitions, initial, final)
 
 
-def _tree(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _tree(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     """Declare trees of multi-valued variables as a table for each node and its parent.
 
     The relaxation is exact: the local polytope of a tree is its marginal polytope (Wainwright &
@@ -160,13 +160,13 @@ def _tree(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: A
         graph.add(factor_named("Dense")(blocks, tables))
 
 
-def _arborescence(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _arborescence(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     """Declare dependency trees; arcs that a file lacks are forbidden."""
     n, slots = sizes[0], np.array(sizes[1:], dtype=np.int64)
     graph.add(factor_named("DepTree")(_padded(graph, over, slots, (n, n)), packed=True))
 
 
-def _automaton(graph: FactorGraph, kind: str, over: Variables, sizes: Any, numbers: Any) -> None:
+def _automaton(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     """Declare the modifiers of heads on one side; node 0 is the start, the last one the end."""
     side = over.shape[1] + 1
     siblings = np.zeros((len(numbers), side, side))

@@ -38,9 +38,6 @@ class Oracles:
         none = np.empty(0, dtype=np.int64)
         self.variable: IntArray = np.concatenate([none, *(b.variable for b in self.buckets)])
         """For each link, its variable."""
-        self.negated: BoolArray = np.concatenate(
-            [np.empty(0, dtype=bool), *(b.negated for b in self.buckets)]
-        )
 
     def best(self, scores: FloatArray) -> tuple[BoolArray, float]:
         """Return the best structures, as which variables of the links are on, and their score.
