@@ -23,7 +23,7 @@ from lpsmap_decode.results.assignment import is_proved
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
-__all__ = ["FIRST_NODES", "Decoded", "decode_part"]
+__all__ = ["FIRST_NODES", "Decoded", "decode_part", "space_of"]
 
 LARGE = 2000
 """Links of a large component, whose first nodes take long."""
@@ -273,19 +273,45 @@ class _ComponentSearch:
 
     def _begin_search(self) -> Search[Any, BoolArray]:
         """Start the search from the known assignment and bound."""
-        c, part, limits, found = self._c, self._part, self._limits, self._found
-        eta, eta_v, _ = self._scores
+        c, limits, found, (eta, eta_v, _) = self._c, self._limits, self._found, self._scores
         known = None
         if found.score[c] > -math.inf:
             known = float(found.score[c]), found.chosen[self._variables].copy()
-        bound = float(found.bound[c])
-        if networks_of(part).covered[c]:
-            states = NetworkSpace(part, c, eta, eta_v, limits.gap)
-            if states.serves:
-                self._kept = states
-                return Search(states.root(), limits.gap, known, bound)
-        if CountSpace.serves(part, c):
-            self._kept = counted = CountSpace(part, c, eta[self._variables])
-            return Search(counted.root(), limits.gap, known, bound)
-        space = RelaxationSpace(part, c, eta[self._variables], eta_v, limits.threads)
-        return Search(space.root(self._start()), limits.gap, known, bound)
+        given = self._part, c, eta, eta_v, limits.gap, limits.threads
+        space, root = space_of(*given, self._start)
+        self._kept = None if isinstance(space, RelaxationSpace) else space
+        return Search(root, limits.gap, known, float(found.bound[c]))
+
+
+def space_of(
+    part: Part,
+    component: int,
+    eta: FloatArray,
+    eta_v: FloatArray,
+    gap: float,
+    threads: int,
+    start: Callable[[], WarmStart | None],
+) -> tuple[NetworkSpace | CountSpace | RelaxationSpace, Any]:
+    """Return the search space that suits a component, and its root.
+
+    Parameters
+    ----------
+    part, component
+        The part, and the number of the component.
+    eta, eta_v
+        Scores of the part's variables and additionals.
+    gap, threads
+        See `SearchLimits`.
+    start
+        Returns the final state of a relaxation.
+    """
+    own = eta[slice(*part.first_variable[component : component + 2].tolist())]
+    if networks_of(part).covered[component]:
+        states = NetworkSpace(part, component, eta, eta_v, gap)
+        if states.serves:
+            return states, states.root()
+    if CountSpace.serves(part, component):
+        counted = CountSpace(part, component, own)
+        return counted, counted.root()
+    relaxed = RelaxationSpace(part, component, own, eta_v, threads)
+    return relaxed, relaxed.root(start())

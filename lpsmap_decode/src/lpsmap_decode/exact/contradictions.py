@@ -1,25 +1,23 @@
 """Few factors of a component that contradict each other: an irreducible infeasible set.
 
 A deletion filter (Chinneck & Dravnieks 1991) leaves out factors as long as the others are proved
-infeasible, and keeps those without which an assignment is found. Three proofs are tried in turn,
-and each names the factors that it uses: propagation, which asks the factors' oracles for every open
-variable whether a structure has the value 0, or 1 (generalised arc consistency); LP-MAP without
-scores; and branching with propagation and conflict-directed backjumping (Prosser 1993), which
-prefers factors that took part in conflicts (Boussemart et al. 2004). What a few branches do not
-decide is tried again with more as long as time is left.
+infeasible, and keeps those without which an assignment is found. Three proofs are tried in turn.
+Propagation asks the factors' oracles for every open variable whether a structure has the value 0,
+or 1 (generalised arc consistency), and LP-MAP has no scores; both name the factors that they use.
+Then follows the exact search. What a few nodes do not decide is tried again with more as long as
+time is left.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from lpsmap_core import CompiledEngine, Deadline, Options, Status
+from lpsmap_core import CompiledEngine, Deadline, Options, SolvedGraph, Status
 from lpsmap_core.api import (
     BoolArray,
     Bucket,
@@ -32,17 +30,22 @@ from lpsmap_core.api import (
     part_of_buckets,
     ranges,
 )
+from lpsmap_decode.exact.component_search import space_of
+from lpsmap_decode.search import Search
 
 __all__ = ["contradicting_factors"]
 
 FIRST_NODES = 200
-"""Branches of a first attempt to decide whether factors contradict each other."""
+"""Nodes of a first attempt to decide whether factors contradict each other."""
 
 MORE_NODES = 8
-"""Factor by which the next attempt has more branches."""
+"""Factor by which the next attempt has more nodes."""
 
 LP_ITERATIONS = 480
 """Iterations of LP-MAP in a proof: four tests of infeasibility."""
+
+GAP = 1e-6
+"""Gap of the search: all assignments score 0, so that the first ends it."""
 
 MAX_QUERIED = 2_000_000
 """Slots in a call of a bucket's oracles, which asks for each slot of its rows."""
@@ -53,47 +56,11 @@ HELD = 1e-9
 OPEN = -1
 """The value of a variable that is not decided."""
 
-BACKGROUND, DECISION, REFUTED = -1, -2, -3
-"""Reasons for values that no factor implies: a score of ``-inf``, branching, and the refutation of
-the other value."""
-
 Core = frozenset[int]
-
-
-class _Refuted(NamedTuple):
-    """A proof: contradicting factors, and the branching variables on which it depends."""
-
-    factors: Core
-    decisions: frozenset[int]
 
 
 class _Undecided(Exception):
     """Neither a proof nor an assignment was found within the limits."""
-
-
-@dataclass
-class _Values:
-    """The values of a component's variables, with the order and the reasons of their decisions."""
-
-    value: ByteArray
-    order: IntArray
-    reason: IntArray
-    trail: list[int] = field(default_factory=list)
-    refuted: dict[int, _Refuted] = field(default_factory=dict)
-
-    def copy(self) -> _Values:
-        return _Values(self.value.copy(), self.order.copy(), self.reason.copy())
-
-    def decide(self, variable: int, value: int, reason: int) -> None:
-        self.trail.append(variable)
-        self.value[variable], self.reason[variable] = value, reason
-        self.order[variable] = len(self.trail)
-
-    def undo(self, n_kept: int) -> None:
-        """Open the variables again that were decided after the first `n_kept`."""
-        undone = self.trail[n_kept:]
-        self.value[undone] = self.order[undone] = OPEN
-        del self.trail[n_kept:]
 
 
 def contradicting_factors(
@@ -156,8 +123,7 @@ class _Component:
     def __init__(
         self, part: Part, eta: FloatArray, eta_v: FloatArray, component: int, deadline: Deadline
     ) -> None:
-        first, end = (int(v) for v in part.first_variable[component : component + 2])
-        self._first, self._deadline = first, deadline
+        self._eta, self._deadline = eta, deadline
         self.places: list[tuple[int, int]] = []
         self._buckets: list[Bucket] = []
         self._forbidden: list[BoolArray] = []
@@ -168,45 +134,36 @@ class _Component:
                 begin.append(len(self.places))
                 self.places += [(b, row) for row in rows.tolist()]
                 self._buckets.append(bucket.select(rows))
-                own = eta_v[part.additionals_of(b)][ranges(bucket.additional_offsets, rows)]
-                self._forbidden.append(np.isneginf(own))
+                own = eta_v[part.additionals_of(b)]
+                self._forbidden.append(np.isneginf(own[ranges(bucket.additional_offsets, rows)]))
         self._begin = np.array([*begin, len(self.places)])
-        self._eta = eta[first:end]
-        value = np.where(np.isneginf(self._eta), 0, OPEN).astype(np.int8)
-        order = np.where(value == OPEN, OPEN, 0)
-        self._start = _Values(value, order, np.full(len(value), BACKGROUND))
         self._variables = [
-            v - first
-            for bucket in self._buckets
-            for v in np.split(bucket.variable, bucket.offsets[1:-1])
+            v for bucket in self._buckets for v in np.split(bucket.variable, bucket.offsets[1:-1])
         ]
-        self._factors: list[list[int]] = [[] for _ in range(end - first)]
+        self._factors: dict[int, list[int]] = {}
         for i, variables in enumerate(self._variables):
             for v in dict.fromkeys(variables.tolist()):
-                self._factors[v].append(i)
-        self._slots = np.concatenate(self._variables)
-        self._owner = np.repeat(np.arange(len(self.places)), [len(v) for v in self._variables])
-        self._weight = np.ones(len(self.places))
-        self._relaxable: list[Core] = []
+                self._factors.setdefault(v, []).append(i)
+        self._satisfiable: list[Core] = []
         self._known_answers: dict[tuple[int, bytes], list[tuple[int, int]] | None] = {}
 
     def first_core(self, known: Core) -> Core | None:
         """Return contradicting factors, if possible known ones; None without a proof."""
         everything = frozenset(range(len(self.places)))
-        for chosen, n_nodes in ((known, FIRST_NODES), (everything, sys.maxsize)):
+        for chosen, n_nodes in ((known, FIRST_NODES), (everything, None)):
             with suppress(_Undecided):
                 core = self.refute(chosen, n_nodes)
                 if core is not None:
                     return core
         return None
 
-    def refute(self, chosen: Core, n_nodes: int) -> Core | None:
+    def refute(self, chosen: Core, n_nodes: int | None) -> Core | None:
         """Return factors among the chosen ones that contradict each other; None if none do.
 
         Raises
         ------
         _Undecided
-            If `n_nodes` branches, or the time, do not suffice.
+            If `n_nodes`, or the time, do not suffice.
         """
         undecided = None
         for connected in self._connected(chosen):
@@ -219,20 +176,6 @@ class _Component:
         if undecided is not None:
             raise undecided
         return None
-
-    def _refute_connected(self, chosen: Core, n_nodes: int) -> Core | None:
-        """Return the same for factors that share variables with each other."""
-        values = self._start.copy()
-        conflict = self._propagate(values, chosen, chosen)
-        if conflict is not None:
-            return self._cause(values, conflict).factors
-        if len(chosen) == 1 and self._has_distinct_variables(*chosen):
-            return None  # its oracle gave a structure
-        return self._refute_relaxed(chosen) or self._branch(values, chosen, n_nodes)
-
-    def _has_distinct_variables(self, factor: int) -> bool:
-        variables = self._variables[factor]
-        return len(np.unique(variables)) == len(variables)
 
     def _connected(self, chosen: Core) -> Iterator[Core]:
         """Yield the subsets of factors that variables connect."""
@@ -248,19 +191,57 @@ class _Component:
                         queue += [j for j in self._factors[v] if j in left]
             yield frozenset(part)
 
-    # ---------------------------------------------------------------- propagation
+    def _refute_connected(self, chosen: Core, n_nodes: int | None) -> Core | None:
+        """Return the same for factors that share variables with each other.
 
-    def _propagate(self, values: _Values, chosen: Core, changed: Iterable[int]) -> int | None:
-        """Decide the variables that factors imply; return a factor without structures, or None."""
-        dirty = sorted(changed)
+        The factors that the engine names are solved again, since they need not suffice.
+        """
+        if any(chosen <= others for others in self._satisfiable):
+            return None
+        core = self._propagated(chosen)
+        if core is not None:
+            return core
+        part, eta, eta_v, numbers = self._alone(chosen)
+        solved = self._relaxed(part, eta, eta_v)
+        named = _named(solved, numbers)
+        if named is not None:
+            if named == chosen:
+                return named
+            smaller = (self._named_again(core) for core in self._connected(named))
+            return next((named & core for core in smaller if core is not None), chosen)
+        with Watch(within=self._deadline):
+            space, root = space_of(part, 0, eta, eta_v, GAP, 1, solved.end)
+            found = Search[Any, BoolArray](root, GAP).run(
+                space, max_nodes=n_nodes, deadline=self._deadline
+            )
+        if found.interrupted:
+            raise KeyboardInterrupt
+        if found.answer is not None:
+            self._satisfiable.append(chosen)
+            return None
+        if found.bound > -np.inf:
+            raise _Undecided
+        return chosen
+
+    def _named_again(self, chosen: Core) -> Core | None:
+        """Return the factors that the engine names if a relaxation is infeasible, or None."""
+        part, eta, eta_v, numbers = self._alone(chosen)
+        return _named(self._relaxed(part, eta, eta_v), numbers)
+
+    def _propagated(self, chosen: Core) -> Core | None:
+        """Return the factors by which propagation leaves one without structures, or None."""
+        value, dirty = np.where(np.isneginf(self._eta), 0, OPEN).astype(np.int8), sorted(chosen)
+        reason: dict[int, tuple[int, list[int]]] = {}
         while dirty:
             later: set[int] = set()
-            for i, answer in zip(dirty, self._answers(dirty, values.value), strict=True):
+            for i, answer in zip(dirty, self._answers(dirty, value), strict=True):
+                own = self._variables[i].tolist()
+                known = [v for v in own if v in reason]
                 if answer is None:
-                    return i
-                for variable, value in answer:
-                    if values.value[variable] == OPEN:
-                        values.decide(variable, value, i)
+                    return frozenset(_causes(i, known, reason))
+                for variable, decided in answer:
+                    if value[variable] == OPEN:
+                        value[variable], reason[variable] = decided, (i, known)
                         later.update(self._factors[variable])
             dirty = sorted(later & chosen)
         return None
@@ -268,7 +249,7 @@ class _Component:
     def _answers(self, factors: list[int], value: ByteArray) -> list[list[tuple[int, int]] | None]:
         """Return the (variable, value) that each factor implies; None for one without structures.
 
-        The search comes to the same values of a factor's variables again and again.
+        The filter comes to the same values of a factor's variables again and again.
         """
         keys = [(i, value[self._variables[i]].tobytes()) for i in factors]
         new = np.array([i for i, _ in (key for key in keys if key not in self._known_answers)])
@@ -290,7 +271,7 @@ class _Component:
         """Return the answers of rows of a bucket by their oracles."""
         bucket = self._buckets[b].select(rows)
         forbidden = self._forbidden[b][ranges(self._buckets[b].additional_offsets, rows)]
-        variable = bucket.variable - self._first
+        variable = bucket.variable
         known = value[variable]
         on = (known == 1) != bucket.negated
         forced = np.where(known == OPEN, 0.0, np.where(on, np.inf, -np.inf))
@@ -315,86 +296,8 @@ class _Component:
             answer.append((int(variable[slot]), int((w[slot] > 0.5) != bucket.negated[slot])))
         return answers
 
-    def _cause(self, values: _Values, conflict: int) -> _Refuted:
-        """Return the factors and the decisions from which a conflict follows."""
-        factors, decisions = {conflict}, set()
-        queue = [v for v in self._variables[conflict].tolist() if values.value[v] != OPEN]
-        seen = set(queue)
-        while queue:
-            v = queue.pop()
-            reason, earlier = int(values.reason[v]), list[int]()
-            if reason == DECISION:
-                decisions.add(v)
-            elif reason == REFUTED:
-                factors |= values.refuted[v].factors
-                earlier = list(values.refuted[v].decisions)
-            elif reason != BACKGROUND:
-                factors.add(reason)
-                others = self._variables[reason]
-                known = (values.value[others] != OPEN) & (values.order[others] < values.order[v])
-                earlier = others[known].tolist()
-            queue += set(earlier) - seen
-            seen.update(earlier)
-        return _Refuted(frozenset(factors), frozenset(decisions))
-
-    # ---------------------------------------------------------------- branching
-
-    def _branch(self, values: _Values, chosen: Core, n_nodes: int) -> Core | None:
-        """Return factors that a search proves to contradict; None if it finds an assignment.
-
-        After a conflict, the latest decision from which it follows is replaced by the other value,
-        and later ones are undone.
-        """
-        slots = np.isin(self._owner, list(chosen))
-        for _ in range(n_nodes):
-            if self._deadline.passed:
-                break
-            variable = self._preferred(values, slots)
-            if variable is None:
-                return None
-            values.decide(variable, 1, DECISION)
-            conflict = self._propagate(values, chosen, chosen.intersection(self._factors[variable]))
-            while conflict is not None:
-                refuted = self._cause(values, conflict)
-                self._weight[list(refuted.factors)] += 1.0
-                if not refuted.decisions:
-                    return refuted.factors
-                *earlier, last = sorted(refuted.decisions, key=values.order.__getitem__)
-                value = 1 - int(values.value[last])
-                values.undo(int(values.order[last]) - 1)
-                values.refuted[last] = _Refuted(refuted.factors, frozenset(earlier))
-                values.decide(last, value, REFUTED)
-                conflict = self._propagate(values, chosen, chosen.intersection(self._factors[last]))
-        raise _Undecided
-
-    def _preferred(self, values: _Values, slots: BoolArray) -> int | None:
-        """Return an open variable of a factor with few, and many conflicts; None without any."""
-        still = slots & (values.value[self._slots] == OPEN)
-        n_open = np.bincount(self._owner[still], minlength=len(self.places))
-        if not n_open.any():
-            return None
-        width = np.where(n_open > 0, n_open / self._weight, np.inf)
-        return int(self._slots[still & (self._owner == np.argmin(width))][0])
-
-    # ---------------------------------------------------------------- LP-MAP
-
-    def _refute_relaxed(self, chosen: Core) -> Core | None:
-        """Return factors whose relaxation is infeasible; None without a proof.
-
-        The factors that the engine names are solved again, since they need not suffice.
-        """
-        if any(chosen <= relaxable for relaxable in self._relaxable):
-            return None
-        named = self._relaxed(chosen)
-        if named is None or named == chosen:
-            return named
-        smaller = (self._relaxed(part) for part in self._connected(named))
-        return next((named & core for core in smaller if core is not None), chosen)
-
-    def _relaxed(self, chosen: Core) -> Core | None:
-        """Return the factors that the engine names if their relaxation is infeasible."""
-        if self._deadline.passed:
-            raise _Undecided
+    def _alone(self, chosen: Core) -> tuple[Part, FloatArray, FloatArray, list[IntArray]]:
+        """Return factors as a part with zero scores, and by bucket their numbers."""
         numbers, buckets, forbidden = [], [], [np.empty(0, dtype=bool)]
         for b, bucket in enumerate(self._buckets):
             lo, hi = self._begin[b : b + 2]
@@ -404,7 +307,6 @@ class _Component:
                 buckets.append(bucket.select(rows))
                 forbidden.append(self._forbidden[b][ranges(bucket.additional_offsets, rows)])
         variables = np.unique(np.concatenate([bucket.variable for bucket in buckets]))
-        one = np.zeros(len(variables), dtype=np.int64)
         buckets = [
             replace(
                 bucket,
@@ -413,18 +315,37 @@ class _Component:
             )
             for bucket in buckets
         ]
-        part = part_of_buckets(buckets, one, 1)
-        eta = np.where(np.isneginf(self._eta[variables - self._first]), -np.inf, 0.0)
-        eta_v = np.where(np.concatenate(forbidden), -np.inf, 0.0)
+        part = part_of_buckets(buckets, np.zeros(len(variables), dtype=np.int64), 1)
+        eta = np.where(np.isneginf(self._eta[variables]), -np.inf, 0.0)
+        return part, eta, np.where(np.concatenate(forbidden), -np.inf, 0.0), numbers
+
+    def _relaxed(self, part: Part, eta: FloatArray, eta_v: FloatArray) -> SolvedGraph:
+        """Return the relaxation of a part of one component."""
+        if self._deadline.passed:
+            raise _Undecided
         options = Options(max_iter=LP_ITERATIONS, quadratic=0.0, threads=1)
+        none: BoolArray = np.zeros(1, dtype=bool)
         with Watch(within=self._deadline):
-            solved = CompiledEngine().solve(part, eta, eta_v, np.zeros(1, dtype=bool), options)
-        status = solved.status()[0]
-        if status.ok:
-            self._relaxable.append(chosen)
-        if status is not Status.INFEASIBLE:
-            return None
-        return frozenset(int(numbers[b][row]) for b, row in solved.contradictions()[0])
+            return CompiledEngine().solve(part, eta, eta_v, none, options)
+
+
+def _named(solved: SolvedGraph, numbers: Sequence[IntArray]) -> Core | None:
+    """Return the factors that the engine names if a relaxation is infeasible, or None."""
+    if solved.status()[0] is not Status.INFEASIBLE:
+        return None
+    return frozenset(int(numbers[b][row]) for b, row in solved.contradictions()[0])
+
+
+def _causes(factor: int, known: list[int], reason: dict[int, tuple[int, list[int]]]) -> set[int]:
+    """Return a factor and those that decided its known variables, directly or not."""
+    causes, queue = {factor}, list(known)
+    seen = set(queue)
+    while queue:
+        by, earlier = reason[queue.pop()]
+        causes.add(by)
+        queue += set(earlier) - seen
+        seen.update(earlier)
+    return causes
 
 
 def _structures(
