@@ -30,8 +30,7 @@ from lpsmap_decode.corpus.jobs import MAP, TASKS
 from lpsmap_decode.corpus.journal import Journal, JournalError
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
-from lpsmap_decode.formats.files import read_graph
-from lpsmap_decode.formats.wcnf import states_costs
+from lpsmap_decode.formats.files import read_graph, states_costs
 
 UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
 """Exit codes: a model is not solved; a model failed with an error; Ctrl-C."""

@@ -28,8 +28,7 @@ from lpsmap_decode.command.sums import ITERATION_OPTIONS, SUMS, summed
 from lpsmap_decode.component_results import parts_of
 from lpsmap_decode.corpus.jobs import MAP, SPARSEMAP, TASKS, solve_as
 from lpsmap_decode.formats.file_format import Evidence, NamedGraph
-from lpsmap_decode.formats.files import read_evidence, read_graph
-from lpsmap_decode.formats.wcnf import states_costs
+from lpsmap_decode.formats.files import read_evidence, read_graph, states_costs
 from lpsmap_decode.results.assignment import Assignment
 
 MIN_SECONDS = 0.01

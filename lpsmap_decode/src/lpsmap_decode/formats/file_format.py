@@ -42,6 +42,9 @@ class FileFormat(abc.ABC):
     suffixes: ClassVar[tuple[str, ...]]
     """Suffixes of its files in lower case, such as ``(".uai",)``."""
 
+    states_costs: ClassVar[bool] = False
+    """Whether its files state costs, which are minus the scores. Commands then print costs."""
+
     @abc.abstractmethod
     def read(self, path: Path) -> NamedGraph:
         """Read the graph in the file at `path`.

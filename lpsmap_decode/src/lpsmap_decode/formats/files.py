@@ -118,6 +118,11 @@ def _suffix(path: Path) -> str:
     return Path(name.removesuffix(".gz")).suffix
 
 
+def states_costs(path: Path) -> bool:
+    """Return whether files of the format of a suffix state costs, see `FileFormat`."""
+    return _format_of(path)[0].states_costs
+
+
 def _format_of(path: Path) -> tuple[FileFormat, str]:
     """Return the format for a file's suffix, and its distribution."""
     suffix, formats = _suffix(path), installed().of_kind("formats")

@@ -63,6 +63,7 @@ class WcnfFormat(FileFormat):
 
     name = "WCNF"
     suffixes = (".wcnf",)
+    states_costs = True
 
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
@@ -100,11 +101,6 @@ class WcnfFormat(FileFormat):
             variables["constant"] = graph.variable_from([constant])
             graph.add(factor_named("Xor")(variables["constant"][None]))
         return NamedGraph(graph, variables)
-
-
-def states_costs(path: Path) -> bool:
-    """Return whether a file is in this format, in which scores are minus the costs of a file."""
-    return path.name.lower().removesuffix(".gz").endswith(WcnfFormat.suffixes)
 
 
 def _read(path: Path) -> _Clauses:
