@@ -33,6 +33,7 @@ from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
+from lpsmap_core.engine.stopping import CONVERGED
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.local_solver import SHORT_RUN
 
@@ -214,7 +215,7 @@ def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> fl
     first = loop.gamma
     for i in range(1, limit + 1):
         step, gamma = loop.step(), loop.gamma
-        if loop.progress.converged[0]:
+        if loop.progress.outcome[0] == CONVERGED:
             return i
         if method.step_size == "balanced" and i % BALANCE_PERIOD == 0:
             gamma = balanced_step_size(
