@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -152,3 +154,16 @@ def test_nothing_is_laid_out_where_nothing_is_declared() -> None:
     assert layout.component.tolist() == [-1, -1, -1]
     assert (layout.n_components, layout.part.n_links, layout.part.buckets) == (0, 0, [])
     assert build_layout(0, []).part.n_variables == 0
+
+
+def test_a_changed_part_derives_anew() -> None:
+    graph = FactorGraph()
+    graph.add(Xor(graph.variable((2, 3))))
+    part = graph._laid_out().part
+
+    def n_flipped(part: Part) -> int:
+        return int(part.negated.sum())
+
+    assert part.derived(n_flipped) == 0
+    assert replace(part, negated=~part.negated).derived(n_flipped) == 6
+    assert part.derived(n_flipped) == 0

@@ -9,6 +9,7 @@ import numpy as np
 
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.step_size import first_step_size
+from lpsmap_core.engine.stopping import ITERATING
 from lpsmap_core.layout.arrangement import Links, Spans
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.local.finite_scores import FORBIDDEN_MULTIPLE
@@ -165,7 +166,8 @@ def _set_scores(
         progress.rounding[c] = RESIDUAL_ROUNDING * finite
         progress.primal_residual[c] = progress.dual_residual[c] = np.inf
         progress.iterations[c], progress.stale[c] = 0, True
-        progress.outcome[c], progress.at_inner_limit[c], progress.warm[c] = 0, False, False
+        progress.outcome[c] = ITERATING
+        progress.at_inner_limit[c] = progress.warm[c] = False
         largest = max(largest, most)
     return largest if len(eta_v) == 0 else max(largest, _set_additionals(chosen, eta_v, problem))
 

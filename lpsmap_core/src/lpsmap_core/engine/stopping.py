@@ -6,8 +6,12 @@ A new stopping rule is another result of `judge`. What it remembers of a compone
 
 from __future__ import annotations
 
-from lpsmap_core.engine.problem import Progress
+from typing import TYPE_CHECKING
+
 from lpsmap_jit.compile import leaf
+
+if TYPE_CHECKING:
+    from lpsmap_core.engine.problem import Progress
 
 ITERATING, CONVERGED, INFEASIBLE = 0, 1, 2
 """Outcomes of a component: it is in the loop, or was when a limit ended it; its residuals are

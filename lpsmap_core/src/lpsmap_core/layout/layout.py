@@ -140,7 +140,7 @@ class Part:
     loop: LoopArrays
     """The records for the loop, made when first used."""
     _derived: dict[Callable[[Part], Any], Any] = field(
-        default_factory=dict, repr=False, compare=False
+        default_factory=dict, init=False, repr=False, compare=False
     )
 
     def derived(self, make: Callable[[Part], Derived]) -> Derived:
@@ -537,8 +537,4 @@ def integers(declarations: list[Factor]) -> tuple[IntArray, IntArray]:
         ranges.append(np.stack([np.append(begin, ends[:-1]), ends], axis=1)[position])
         arrays += [array.reshape(-1) for array in of_declaration]
         begin = int(ends[-1])
-    if not ranges:
-        return _NO_INTEGERS
-    # a single array, which may be large, is shared; kernels take writable ones
-    joined = np.concatenate(arrays) if len(arrays) > 1 else np.require(arrays[0], None, ["W"])
-    return joined, np.concatenate(ranges)
+    return (concatenate_rows(arrays, np.int64), np.concatenate(ranges)) if ranges else _NO_INTEGERS
