@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import lpsmap
 from lpsmap_core import Factor, FactorGraph, Solution, Variables
-from lpsmap_core.api import slot_values, slots_of
+from lpsmap_core.api import cached_property, slot_values, slots_of
 from lpsmap_core.plugins.registry import installed
 from lpsmap_core.testing.oracle import oracles_of
 from stress_graphs import MAX_STRUCTURES, Piece, Row, StressGraph, Template, again, structures_of
@@ -167,12 +167,12 @@ class Case:
     def __repr__(self) -> str:
         return f"{self.kind} {self.size}, seed {self.seed} ({self.company}, {self.state})"
 
-    @functools.cached_property
+    @cached_property
     def solution(self) -> Solution:
         """The marginals, as far as a few seconds go."""
         return self.graph.solve(max_time=PREPARED)
 
-    @functools.cached_property
+    @cached_property
     def relaxed(self) -> Solution:
         """LP-MAP, as far as a few seconds go."""
         found = self.graph.solve_map(max_time=PREPARED)

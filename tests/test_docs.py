@@ -265,7 +265,7 @@ def attributes(tree: ast.Module | ast.ClassDef) -> Iterator[tuple[str, str]]:
             ):
                 yield name, said
             case ast.FunctionDef(name=name, decorator_list=[mark]), _:
-                if ast.unparse(mark) in ("property", "functools.cached_property"):
+                if ast.unparse(mark) in ("property", "cached_property"):
                     yield name, ast.get_docstring(node) or ""
 
 

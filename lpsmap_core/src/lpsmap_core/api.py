@@ -107,6 +107,7 @@ from lpsmap_jit.arrays import FloatTable as FloatTable
 from lpsmap_jit.arrays import IndexArray as IndexArray
 from lpsmap_jit.arrays import IntArray as IntArray
 from lpsmap_jit.by_address import by_address as by_address
+from lpsmap_jit.cached_property import cached_property as cached_property
 from lpsmap_jit.callers import stacklevel as stacklevel
 from lpsmap_jit.compile import summing_leaf as summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c as raised_by_ctrl_c

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, IntArray, offsets_of, ranges
+from lpsmap_core.api import BoolArray, IntArray, cached_property, offsets_of, ranges
 from lpsmap_dynamic.edges import N_EDGES, N_ITEMS, Edges, edges_of, encoded
 from lpsmap_dynamic.order import (
     CYCLE,
@@ -119,19 +118,19 @@ class Hypergraph:
         """Number of hyperedges below the goal."""
         return int(self.code[N_EDGES])
 
-    @functools.cached_property
+    @cached_property
     def used(self) -> BoolArray:
         """(arity + n_additionals,) which entries are on in some structure."""
         used = np.zeros(self.arity + self.n_additionals, dtype=np.bool_)
         used[self.edges.entries] = True
         return used
 
-    @functools.cached_property
+    @cached_property
     def repeats_additionals(self) -> bool:
         """Whether a derivation can switch on an additional several times."""
         return on_twice(*self.edges, self.arity, self.arity + self.n_additionals)[0] >= 0
 
-    @functools.cached_property
+    @cached_property
     def with_single_additionals(self) -> tuple[Hypergraph, IntArray]:
         """A copy in which every hyperedge has additionals of its own.
 
@@ -150,7 +149,7 @@ class Hypergraph:
         )
         return copy, origin
 
-    @functools.cached_property
+    @cached_property
     def n_structures(self) -> int:
         """Number of structures, as an exact integer."""
         everything = np.ones(self.arity + self.n_additionals, dtype=np.bool_)

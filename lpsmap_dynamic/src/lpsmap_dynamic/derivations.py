@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures
-from lpsmap_core.api import FloatArray, IntArray, interruptible
+from lpsmap_core.api import FloatArray, IntArray, cached_property, interruptible
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.edges import MAX_EDGES, MAX_NONZEROS, N_ITEMS
 from lpsmap_dynamic.inference import Beliefs, Found
@@ -64,11 +63,11 @@ class HypergraphInference:
         """(F,) the hypergraph of each factor."""
         return self._hypergraphs[1]
 
-    @functools.cached_property
+    @cached_property
     def _hypergraphs(self) -> tuple[Sequence[Hypergraph], IntArray]:
         return self._described()
 
-    @functools.cached_property
+    @cached_property
     def _factors(self) -> Factors:
         """The record of the factors, with their hypergraphs as integers."""
         codes = [hypergraph.code for hypergraph in self.hypergraphs]

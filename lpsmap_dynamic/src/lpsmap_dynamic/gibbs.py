@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     Vertices,
+    cached_property,
     checked_count,
     flipped_slots,
     name_of_factor,
@@ -309,7 +309,7 @@ class Gibbs:
         none = np.zeros(len(beliefs.log_partition))
         return beliefs.log_partition, none if beliefs.remainder is None else beliefs.remainder
 
-    @functools.cached_property
+    @cached_property
     def _beliefs(self) -> Beliefs:
         beliefs = self._sums.beliefs(self._rows, self._scores)
         self._check_overflow(beliefs.log_partition)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from typing import Any
@@ -14,6 +13,7 @@ from lpsmap_core import Factor, FactorGraph, Scores, Variables
 from lpsmap_core.api import (
     FloatArray,
     IntArray,
+    cached_property,
     checked_count,
     kind_of,
     real_numbers,
@@ -312,11 +312,11 @@ class GraphGibbs:
     def _hessian_product(self, direction: Scores) -> Scores:
         return self._sums.hessian_product(direction)
 
-    @functools.cached_property
+    @cached_property
     def _sums(self) -> ForestSums:
         return ForestSums(self._forest, self._scores)
 
-    @functools.cached_property
+    @cached_property
     def _beliefs(self) -> Beliefs:
         beliefs = self._sums.beliefs()
         if self._wrong.any():

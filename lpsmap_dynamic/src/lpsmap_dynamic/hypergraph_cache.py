@@ -19,18 +19,25 @@ class HypergraphCache(Generic[Entry]):
     """An LRU cache of hypergraphs."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
         self._bytes = 0
 
     def get(self, key: Hashable, build: Callable[[], Entry]) -> Entry:
-        """Return the hypergraph of a key, built on first use."""
+        """Return the hypergraph of a key, built on first use.
+
+        The lock is not held meanwhile: a process forked by another thread could never acquire it.
+        Threads may therefore build the same hypergraph; all get the first that is stored.
+        """
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
                 return self._entries[key]
-            self._entries[key] = entry = build()
-            self._bytes += _n_bytes(entry)
+        built = build()
+        with self._lock:
+            entry = self._entries.setdefault(key, built)
+            if entry is built:
+                self._bytes += _n_bytes(entry)
             while self._bytes > MAX_BYTES and len(self._entries) > 1:
                 _, oldest = self._entries.popitem(last=False)
                 self._bytes -= _n_bytes(oldest)

@@ -8,7 +8,6 @@ code, so it is read only if no other user can write to it or to its folder.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import pickle
@@ -25,6 +24,7 @@ from filelock import FileLock, Timeout
 from lpsmap_jit import sources
 from lpsmap_jit.announcements import WAITING, announce
 from lpsmap_jit.baselines import Processor, files_of_wheel
+from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.checked_files import (
     UntrustedError,
@@ -85,7 +85,7 @@ class KernelCache:
         """The folder of the files; None if no folder can be written."""
         return None if self._folder is None else str(self._folder)
 
-    @functools.cached_property
+    @cached_property
     def lock_path(self) -> Path | None:
         """The lock of the kernel's files; None if no folder can be written.
 
@@ -145,7 +145,7 @@ class KernelCache:
     def _rebuilt(self, target: Any, reduced: Any) -> Any:
         return CompileResult._rebuild(target, *reduced)
 
-    @functools.cached_property
+    @cached_property
     def _stem(self) -> str:
         """The prefix of the names of files with the current sources."""
         packages = map(sources.digest_of_package, sources.packages_of(self._function))

@@ -8,12 +8,12 @@ in this way, too, see `lpsmap_jit.tiers`.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
 from lpsmap_jit.cache import KernelCache, PartCache, locked
+from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.deadlines import compiling
 from lpsmap_jit.deferral import deferred
 from lpsmap_jit.tiers import start_with
@@ -137,7 +137,7 @@ if COMPILED:
         interpreted: Callable[..., Any]
         """The function in Python."""
 
-        @functools.cached_property
+        @cached_property
         def _was_cached(self) -> bool:
             return bool(self._cache.has_some(self.targetctx))
 

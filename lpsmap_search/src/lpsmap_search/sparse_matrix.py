@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray, cached_property
 
 __all__ = ["Entries", "SparseMatrix", "sums_at"]
 
@@ -94,7 +93,7 @@ class SparseMatrix:
         """Number of rows."""
         return len(self.start) - 1
 
-    @functools.cached_property
+    @cached_property
     def row(self) -> IntArray:
         """The row of each entry."""
         return np.repeat(np.arange(self.n_rows), np.diff(self.start))

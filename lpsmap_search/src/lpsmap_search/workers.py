@@ -6,7 +6,6 @@ not have it, the batch is submitted again together with the space.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import pickle
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple, Union
 
-from lpsmap_core.api import FloatArray
+from lpsmap_core.api import FloatArray, cached_property
 from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
 from lpsmap_search.box_space import BoxSpace
 
@@ -63,7 +62,7 @@ class Workers:
                 "shut it down after the search."
             ) from error
 
-    @functools.cached_property
+    @cached_property
     def _sent(self) -> tuple[str, bytes]:
         """The space for other processes: its digest and pickle."""
         pickled = pickle.dumps(self._space)

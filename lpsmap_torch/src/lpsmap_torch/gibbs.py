@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Scores, Variables
-from lpsmap_core.api import FloatArray, flipped_slots
+from lpsmap_core.api import FloatArray, cached_property, flipped_slots
 from lpsmap_dynamic import Found, Gibbs, GraphGibbs
 from lpsmap_torch.tensors import numbers, on_host
 
@@ -69,13 +69,13 @@ class TorchGibbs(Gibbs):
         """Expected counts of the additionals, in the shape of their scores."""
         return self._cast(self._tensors[3].reshape(self._additional_shape))
 
-    @functools.cached_property
+    @cached_property
     @torch.enable_grad()  # the first use may be a sample without gradients
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         return attach_beliefs(self, *self._local)
 
-    @functools.cached_property
+    @cached_property
     @torch.enable_grad()
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of slots and additionals, and the total score of negated variables per factor."""
@@ -275,7 +275,7 @@ class TorchGraphGibbs(GraphGibbs):
             divergence = divergence.index_add(0, tensor(owner), m * gain)
         return self._cast(divergence[:-1])
 
-    @functools.cached_property
+    @cached_property
     @torch.enable_grad()  # the first use may be a sample without gradients
     def _flat_scores(self) -> tuple[Tensor, Tensor]:
         """Scores of all variables and additionals, flat on the host."""
@@ -283,7 +283,7 @@ class TorchGraphGibbs(GraphGibbs):
         additionals = [_flat(block) for block in self._additional_scores if block is not None]
         return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *additionals])
 
-    @functools.cached_property
+    @cached_property
     @torch.enable_grad()
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""

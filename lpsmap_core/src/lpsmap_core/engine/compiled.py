@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +24,7 @@ from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.vertices import Vertices, join_vertices
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.interrupts import interruptible
 from lpsmap_jit.threads import COUPLED_WORK
 
@@ -125,7 +124,7 @@ class SolvedPart(SolvedGraph):
         """Return a bound on the error; see `error_bounds`."""
         return error_bounds(self.state, self._optimality, threads)
 
-    @functools.cached_property
+    @cached_property
     def _optimality(self) -> Optimality:
         return check_optimality(self.state)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray, IntTable
+from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.memory import Memory, hold
 
@@ -219,7 +219,7 @@ class LoopArrays:
     link_variable: IntArray
     negated: BoolArray
 
-    @functools.cached_property
+    @cached_property
     def links(self) -> Links:
         """The links.
 
@@ -240,7 +240,7 @@ class LoopArrays:
         _fill_links(self.link_variable, self.negated, links.offsets.view(np.int64), links)
         return links
 
-    @functools.cached_property
+    @cached_property
     def records(self) -> tuple[Memory[Links], Memory[Spans]]:
         """The links and the spans in the form that kernels take."""
         return hold(self.links), hold(self.spans)

@@ -7,7 +7,6 @@ of its own.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges, sums
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
+from lpsmap_jit.cached_property import cached_property
 
 Derived = TypeVar("Derived")
 Number = TypeVar("Number", bound=np.generic)
@@ -150,12 +150,12 @@ class Part:
         value: Derived = self._derived[make]
         return value
 
-    @functools.cached_property
+    @cached_property
     def all_direct(self) -> bool:
         """Whether all components are `direct`."""
         return bool(self.direct.all())
 
-    @functools.cached_property
+    @cached_property
     def kinds(self) -> tuple[IntArray, IntArray]:
         """The components that are `direct`, and the others."""
         return np.flatnonzero(self.direct), np.flatnonzero(~self.direct)
@@ -165,7 +165,7 @@ class Part:
         """Whether the part has all variables of the graph, in the graph's order."""
         return self.ids is None
 
-    @functools.cached_property
+    @cached_property
     def variables(self) -> IntArray:
         """For each variable of the part, its id in the graph."""
         return np.arange(self.n_variables) if self.ids is None else self.ids
@@ -180,7 +180,7 @@ class Part:
         """Number of links."""
         return len(self.link_variable)
 
-    @functools.cached_property
+    @cached_property
     def n_additionals(self) -> int:
         """Number of additionals of all factors."""
         return int(self.spans.first_additional[-1])
@@ -246,15 +246,15 @@ class Part:
             begin += array.size
         return flat if self._places is None else flat[self._places]
 
-    @functools.cached_property
+    @cached_property
     def _declarations(self) -> list[Factor]:
         return [declaration for bucket in self.buckets for declaration in bucket.declarations]
 
-    @functools.cached_property
+    @cached_property
     def _additional_shapes(self) -> list[tuple[int, int]]:
         return [(d.n_factors, d.n_additionals) for d in self._declarations]
 
-    @functools.cached_property
+    @cached_property
     def _places(self) -> IntArray | None:
         """For each additional, its place among those of all declarations; None if in order."""
         n_factors, width = np.array(self._additional_shapes).T

@@ -12,7 +12,6 @@ of the marginals in the scores of the graph comes from the solution.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +20,7 @@ import numpy as np
 
 from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.compile import kernel
 
 WEIGHT_ROUNDING = 1e-12
@@ -173,14 +173,14 @@ class WeightMap:
         """
         return flags(factors, len(self.offsets) - 1)
 
-    @functools.cached_property
+    @cached_property
     def _nonzeros(self) -> tuple[IntArray, IntArray, FloatArray]:
         """Structure, slot among all slots and signed value of every nonzero variable."""
         structure, entry, value = self.vertices.of_variables(np.diff(self.offsets))
         slot = self.offsets[self.vertices.owner[structure]] + entry
         return structure, slot, value * self.sign[slot]
 
-    @functools.cached_property
+    @cached_property
     def _systems(self) -> list[tuple[IntArray, FloatArray]]:
         """For each number k of structures, the (B, k) structures of B factors and their Grams."""
         structure, slot, value = self._nonzeros

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from lpsmap_core.model.inputs import real_numbers
 from lpsmap_core.model.slots import flipped_slots, placed_values, row_view, slot_values, slots_of
 from lpsmap_core.solution.table_rendering import html_table, text_table
 from lpsmap_jit.arrays import FloatArray, IntArray
+from lpsmap_jit.cached_property import cached_property
 
 MAX_LINES = 20
 """Number of structures shown for a declaration of many factors."""
@@ -76,7 +76,7 @@ class Distribution:
         """(k,) scores of the structures, see `Structure`."""
         return self._whole.flat_scores[self._range]
 
-    @functools.cached_property
+    @cached_property
     def variables(self) -> FloatArray:
         """``(k, *event_shape)`` variables of the structures, see `Structure`."""
         factor, slots = self._whole.factor, slots_of(self._whole.factor, self._number)
@@ -93,7 +93,7 @@ class Distribution:
         flat = self._dense[:, self._dense.shape[1] - n :]
         return flat.reshape(len(self), *self._whole.additional_shape)
 
-    @functools.cached_property
+    @cached_property
     def _dense(self) -> FloatArray:
         """(k, arity + additionals) structures in the kernels' layout."""
         factor, vertices = self._whole.factor, self._whole.vertices
@@ -246,7 +246,7 @@ class Distributions:
         """``(*batch_shape, K)`` which entries are structures, not padding."""
         return np.arange(self.most) < self.counts[..., None]
 
-    @functools.cached_property
+    @cached_property
     def variables(self) -> Any:
         """``(*batch_shape, K, *event_shape)`` the structures' variables, see `Structure`.
 
@@ -267,7 +267,7 @@ class Distributions:
             dense = np.where(flipped, 1.0 - dense, dense)
         return self._convert(self.padded(dense.reshape(len(dense), *factor.event_shape)))
 
-    @functools.cached_property
+    @cached_property
     def additionals(self) -> Any:
         """``(*batch_shape, K, ...)`` the structures' additionals; zeros in the padding."""
         structure, entry, value = self.vertices.of_additionals(np.diff(self.factor.offsets))
@@ -362,7 +362,7 @@ class Distributions:
         other.probabilities, other._convert = probabilities, convert
         return other
 
-    @functools.cached_property
+    @cached_property
     def _rank(self) -> IntArray:
         """For every structure, its rank within its factor."""
         return np.arange(len(self.vertices.owner)) - self.starts[self.vertices.owner]

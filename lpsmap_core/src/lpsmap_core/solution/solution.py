@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from lpsmap_core.solution.distribution import Distributions
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.scored_graph import ScoredGraph
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.deadlines import Deadline
 
@@ -72,7 +72,7 @@ class Solution:
     """(n_iterations, 2, n_components) the two residuals after every outer iteration, if requested.
     A finished component keeps its last ones, and a component of a single factor has zeros."""
 
-    @functools.cached_property
+    @cached_property
     def additionals(self) -> list[FloatArray]:
         """For every declaration, the (n_factors, n_additionals) marginals of its additionals."""
         return self.layout.part.by_declaration(self.solved.additionals(), self.factors)
@@ -98,12 +98,12 @@ class Solution:
         """Whether this is a solution of LP-MAP, without the quadratic term."""
         return self.solved.quadratic == 0.0
 
-    @functools.cached_property
+    @cached_property
     def free(self) -> IntArray:
         """Numbers of the variables in no factor, with the values ``clip(score / T, 0, 1)``."""
         return np.flatnonzero(self.layout.component < 0)
 
-    @functools.cached_property
+    @cached_property
     def objective(self) -> FloatArray:
         """The maximum of each component (Niculae & Martins 2020, Eq. 10).
 
@@ -117,7 +117,7 @@ class Solution:
             gains[: part.n_variables] -= 0.5 * self.solved.quadratic * own * own
             return sums(part.component_of_numbers, gains, part.n_components)
 
-    @functools.cached_property
+    @cached_property
     def gap(self) -> FloatArray:
         """The duality gap, the largest possible distance of the maximum above `objective`.
 
@@ -144,7 +144,7 @@ class Solution:
         changed = (np.concatenate(near) != eta) & ((self._of_part != 0.0) | (eta > 0.0))
         return flags(part.component_of_numbers[changed], part.n_components)
 
-    @functools.cached_property
+    @cached_property
     def error_bound(self) -> FloatArray:
         """A bound on the distance of the marginals from the exact ones.
 
@@ -158,7 +158,7 @@ class Solution:
         bound[self._has(Status.NON_FINITE, Status.INFEASIBLE, Status.PRECISION_LIMIT)] = np.inf
         return bound
 
-    @functools.cached_property
+    @cached_property
     def _reduced_contradictions(self) -> ReducedContradictions:
         return reduced_contradictions(self.graph, self.solved.contradictions())
 

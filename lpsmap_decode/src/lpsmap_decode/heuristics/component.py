@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 
-from lpsmap_core.api import BoolArray, ByteArray, FloatArray, Part, Watch
+from lpsmap_core.api import BoolArray, ByteArray, FloatArray, Part, Watch, cached_property
 from lpsmap_decode.heuristics.propagation import OPEN, Domain, fix_all, new_domain, probe
 from lpsmap_decode.heuristics.rows import Rows, rows_of
 from lpsmap_decode.results.assignment_score import score_assignment
@@ -63,19 +61,19 @@ class Component:
         """The best assignment, as values of all columns."""
         return np.concatenate([np.where(self.chosen, 1.0, 0.0), self.additionals])
 
-    @functools.cached_property
+    @cached_property
     def gains(self) -> FloatArray:
         """For each column of the rows its score, 0 where it is forbidden."""
         n_columns = len(self.rows.first_of_column) - 1
         gains = np.concatenate([self.eta, self.eta_v])[:n_columns]
         return np.where(np.isneginf(gains), 0.0, gains)
 
-    @functools.cached_property
+    @cached_property
     def forbidden(self) -> BoolArray:
         """For each column of the rows whether it is forbidden."""
         return np.isneginf(np.concatenate([self.eta, self.eta_v]))[: len(self.gains)]
 
-    @functools.cached_property
+    @cached_property
     def described(self) -> tuple[Rows, BoolArray]:
         """The rows of the component, and for each factor whether they describe it."""
         return rows_of(self.part, self.eta, self.eta_v)
@@ -85,7 +83,7 @@ class Component:
         """The rows of the component."""
         return self.described[0]
 
-    @functools.cached_property
+    @cached_property
     def implied(self) -> ByteArray:
         """For each column of the rows its value in all assignments, or `OPEN` where unknown."""
         rows, value = self.rows, np.where(self.forbidden, 0, OPEN).astype(np.int8)
@@ -105,7 +103,7 @@ class Component:
         fix_all(self.rows, domain, implied)
         return domain
 
-    @functools.cached_property
+    @cached_property
     def is_linear(self) -> bool:
         """Whether rows describe all factors."""
         return bool(self.described[1].all())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +14,7 @@ from lpsmap_core.api import (
     Part,
     Vertices,
     WarmStart,
+    cached_property,
     first_step_sizes,
 )
 from lpsmap_decode.networks.ascent import AscentResult
@@ -73,7 +72,7 @@ class SolvedNetworks(SolvedGraph):
         self.primal_residual = np.zeros(len(found.passes))
         self.dual_residual = np.maximum(found.bound - found.score, 0.0)
 
-    @functools.cached_property
+    @cached_property
     def _met(self) -> BoolArray:
         """For each component, whether an allowed answer attains its bound up to the tolerance.
 
@@ -105,7 +104,7 @@ class SolvedNetworks(SolvedGraph):
         """Return the marginals of the additionals of all buckets."""
         return self._additionals
 
-    @functools.cached_property
+    @cached_property
     def _additionals(self) -> FloatArray:
         networks, v = networks_of(self.part), np.zeros(self.part.n_additionals)
         add_additionals(networks.network, networks.places, self._given, self.found.marginals, v)
@@ -150,7 +149,7 @@ class SolvedNetworks(SolvedGraph):
         duals = _duals(part, self._eta, self._eta_v, self._shares)
         return WarmStart(means / part.root_degree, duals, step_size, known)
 
-    @functools.cached_property
+    @cached_property
     def _closer(self) -> SolvedGraph:
         """The solution of core's engine, started from the messages."""
         given = self.part, self._eta, self._eta_v, ~self._served

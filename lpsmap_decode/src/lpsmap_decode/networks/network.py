@@ -6,7 +6,6 @@ variable. Factors over a single node are scores of its states; a table is over t
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import leaf
-from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
+from lpsmap_core.api import (
+    BoolArray,
+    Bucket,
+    FloatArray,
+    IntArray,
+    Part,
+    cached_property,
+    offsets_of,
+    ranges,
+)
 from lpsmap_decode.networks.ordering import fewest_first
 from lpsmap_decode.networks.tables import tables_of
 from lpsmap_dynamic import Tables
@@ -242,20 +250,20 @@ class Networks:
     known: dict[Any, Any] = field(default_factory=dict)
     """Cached results that depend only on the structure, by function or component."""
 
-    @functools.cached_property
+    @cached_property
     def of_pairs(self) -> BoolArray:
         """For each component, whether it is a network of tables over two nodes each."""
         larger = np.diff(self.network.scope_offsets) != TWO
         return self.covered & ~self._contain(larger)
 
-    @functools.cached_property
+    @cached_property
     def of_binaries(self) -> BoolArray:
         """For each component, whether it is a network of pairs of nodes of two states each."""
         odd = np.append(0, np.cumsum(self.network.n_states != TWO))[self.first_node]
         found: BoolArray = self.of_pairs & (np.diff(odd) == 0)
         return found
 
-    @functools.cached_property
+    @cached_property
     def strict(self) -> BoolArray:
         """For each component, whether tables have structurally forbidden entries."""
         before = np.append(0, np.cumsum(self.places.fixed != 0.0))

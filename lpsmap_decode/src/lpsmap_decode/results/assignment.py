@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -20,6 +19,7 @@ from lpsmap_core.api import (
     ReducedContradictions,
     ScoredGraph,
     Vertices,
+    cached_property,
     explain_contradictions,
     reduced_contradictions,
     slot_values,
@@ -96,7 +96,7 @@ class Assignment:
         """For each component, whether its assignment is proved the best, or it is infeasible."""
         return is_proved(self.score, self.bound, self.gap)
 
-    @functools.cached_property
+    @cached_property
     def _reduced_contradictions(self) -> ReducedContradictions:
         none: dict[int, list[tuple[int, int]]] = {
             c: [] for c in np.flatnonzero(np.isneginf(self.bound)).tolist()

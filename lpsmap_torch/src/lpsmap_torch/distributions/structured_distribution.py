@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributions import Distribution, register_kl
 
 from lpsmap_core import Factor, Variables
-from lpsmap_core.api import BoolArray, FloatArray, checked_count, slot_values
+from lpsmap_core.api import BoolArray, FloatArray, cached_property, checked_count, slot_values
 from lpsmap_dynamic import complete_assignment
 from lpsmap_torch.built_graph import Factors, built_by
 from lpsmap_torch.estimators import GibbsMarginals, SparseMarginals
@@ -326,7 +326,7 @@ class StructuredDistribution(Distribution):
 
     # ---------------------------------------------------------------- internals
 
-    @functools.cached_property
+    @cached_property
     def _gibbs(self) -> TorchGraphGibbs:
         gibbs: TorchGraphGibbs = self._built.graph.gibbs()
         return gibbs

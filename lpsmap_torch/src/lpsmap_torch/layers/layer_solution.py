@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Distributions, Solution, Status
-from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_core.api import FloatArray, cached_property, kind_of
 from lpsmap_dynamic import Items
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
@@ -147,7 +146,7 @@ class Estimated:
         objective = self.objective.to(torch.promote_types(dtype, torch.float32))
         return LayerSolution(marginals, additionals, objective, self.solved, self)
 
-    @functools.cached_property
+    @cached_property
     def _items(self) -> Items:
         return self.problem.built.items()
 

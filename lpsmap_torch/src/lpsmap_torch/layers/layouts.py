@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -19,6 +18,7 @@ from lpsmap_core.api import (
     DEFAULTS,
     DirectSolution,
     FloatArray,
+    cached_property,
     checked_options,
     report_unsolved,
     solve_directly,
@@ -153,7 +153,7 @@ class ClosedForm:
         whole[part.variables] = numbers
         return whole
 
-    @functools.cached_property
+    @cached_property
     def _solution(self) -> Solution:
         additionals = [np.empty((0, 0))] * len(self.factors)
         graph = self._layout, self.factors, self._scores, additionals

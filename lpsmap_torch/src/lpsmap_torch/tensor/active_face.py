@@ -9,11 +9,11 @@ returns one of them exactly if they span the whole face; see `lpsmap_core.local.
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import torch
 from torch import Tensor
 
+from lpsmap_core.api import cached_property
 from lpsmap_torch.tensor.active_set import CHECK_EVERY, ActiveSets, inverse_of
 from lpsmap_torch.tensor.local_problems import LocalProblems
 
@@ -46,7 +46,7 @@ class ActiveFace:
         weights = (kernel @ sums.unsqueeze(-1)).squeeze(-1)
         return self._sign * sets.mixture(weights)[:, :-1] + (0.0 * d).sum(-1, keepdim=True)
 
-    @functools.cached_property
+    @cached_property
     def _completed(self) -> tuple[ActiveSets, Tensor]:
         """The sets with all tied structures, and the derivative of weights in linear terms."""
         with torch.no_grad():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-from lpsmap_core.api import IntArray
+from lpsmap_core.api import IntArray, cached_property
 from lpsmap_torch.tensor.equations import Equations
 
 Moved = TypeVar("Moved")
@@ -79,7 +78,7 @@ class Batch:
     products: Tensor | None
     """(n_x, n_rows ** 2) outer products of the columns of a shared matrix, or None."""
 
-    @functools.cached_property
+    @cached_property
     def entries(self) -> Entries:
         """The nonzero entries of the matrices."""
         return Entries(*_by_line(self.matrix), *_by_line(self.matrix.mT))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 from torch import Tensor
 
+from lpsmap_core.api import cached_property
 from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensor.cuda_kernels import multiply
 from lpsmap_torch.tensor.equations import Equations, symmetric
@@ -29,7 +28,7 @@ class Face:
     def __init__(self, batch: Batch, ease: Tensor, tight: Tensor) -> None:
         self.batch, self.ease, self.tight = batch, ease, tight
 
-    @functools.cached_property
+    @cached_property
     def equations(self) -> Equations:
         """The equations of multipliers on the faces, factorised when they are needed."""
         nothing = torch.zeros_like(self.tight, dtype=self.ease.dtype)

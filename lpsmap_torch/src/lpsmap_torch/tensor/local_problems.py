@@ -7,13 +7,13 @@ appendix A.2).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from lpsmap_core.api import cached_property
 from lpsmap_torch.tensor.multipliers import Rows
 from lpsmap_torch.tensor.splices import MIN_PARTS, Rules, Splices
 
@@ -85,7 +85,7 @@ class LocalProblems:
         magnitudes = self.linear.abs().sum(1)
         return most.clamp(max=0.0).sum(1) - 1.0 - PROVED * width * magnitudes
 
-    @functools.cached_property
+    @cached_property
     def _free_and_forced(self) -> tuple[Tensor, Tensor]:
         """Flags of the numbers that are not forced, and the scores of those that are."""
         return self.forced == 0.0, self.huge * self.forced

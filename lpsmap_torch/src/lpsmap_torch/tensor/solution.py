@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices, cached_property
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
 from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
@@ -96,7 +95,7 @@ class SolvedOnTensors(SolvedGraph):
         change = (finite - finite.detach()) * (1.0 + 0.0 * solution)  # keeps NaN
         return solution + self.multiplied(change)
 
-    @functools.cached_property
+    @cached_property
     def is_known_solved(self) -> bool:
         """Whether the host knows that all components are solved."""
         return self.share is None and all(batch.is_solved for batch in self.projected)
@@ -142,18 +141,18 @@ class SolvedOnTensors(SolvedGraph):
         """Return flags of the components that reached the iteration limit."""
         return np.asarray(self.status() == Status.ITERATION_LIMIT)
 
-    @functools.cached_property
+    @cached_property
     def iterations(self) -> IntArray:  # type: ignore[override]
         """(n_components,) iterations, as in `Projected`."""
         return self._gathered(lambda batch: batch.iterations, 0, lambda own: own.iterations)
 
-    @functools.cached_property
+    @cached_property
     def primal_residual(self) -> FloatArray:  # type: ignore[override]
         """(n_components,) maximum distances of sums from their bounds."""
         found = self._gathered(lambda x: x.residual, np.inf, lambda own: own.primal_residual)
         return found
 
-    @functools.cached_property
+    @cached_property
     def dual_residual(self) -> FloatArray:  # type: ignore[override]
         """(n_components,) zeros on the device: marginals follow from the multipliers of sums."""
         found = np.zeros(self.part.n_components)
@@ -206,7 +205,7 @@ class SolvedOnTensors(SolvedGraph):
         """Return the weighted structures of some factors, computed by core's engine."""
         return self._solved_on_host.structures(b, rows)
 
-    @functools.cached_property
+    @cached_property
     def _solved_on_host(self) -> SolvedGraph:
         scores, n = self._scores.cpu().numpy(), self.part.n_variables
         skip = np.asarray(self.status() == Status.INFEASIBLE)
