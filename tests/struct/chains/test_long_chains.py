@@ -78,6 +78,16 @@ def test_no_cliff_where_positions_are_many(length: int, n: int, rng: np.random.G
     assert solution.error_bound[0] < 1e-4  # a root of the rounding of scores that add up to 1e6
 
 
+@pytest.mark.parametrize("scale", [0.3, 1.0, 3.0, 10.0])
+def test_no_cliff_where_paths_are_long(scale: float, rng: np.random.Generator) -> None:
+    """Where many states are unused, a path of small gains over thousands of positions wins all."""
+    length, n = 20_000, 50
+    graph, _ = chain(scale * rng.standard_normal((length, n)), scale * rng.standard_normal((n, n)))
+    solution = graph.solve(max_time=LIMIT)
+    assert solution.status.tolist() == [Status.SOLVED]
+    assert solution.error_bound[0] < 1e-4  # a root of the rounding of scores that add up to 1e6
+
+
 def test_scores_change_and_starts_are_warm(rng: np.random.Generator) -> None:
     """What a long chain's solution keeps serves again."""
     scores, steps = rng.standard_normal((50_000, 4)), rng.standard_normal((4, 4))
