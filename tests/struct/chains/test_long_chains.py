@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from lpsmap_core import FactorGraph, Status
+from lpsmap_factors_logic import Budget
 from lpsmap_factors_struct import Sequence
 
 pytestmark = pytest.mark.compiled
@@ -86,6 +87,18 @@ def test_no_cliff_where_paths_are_long(scale: float, rng: np.random.Generator) -
     solution = graph.solve(max_time=LIMIT)
     assert solution.status.tolist() == [Status.SOLVED]
     assert solution.error_bound[0] < 1e-4  # a root of the rounding of scores that add up to 1e6
+
+
+def test_no_cliff_among_other_factors(rng: np.random.Generator) -> None:
+    """An active set of such a chain takes thousands of structures, in thousands of steps."""
+    length, n, most = 5_000, 20, 20
+    graph, factor = chain(rng.standard_normal((length, n)), rng.standard_normal((n, n)))
+    first = factor.variables[:, 0]
+    graph.add(Budget(first, most))
+    solution = graph.solve(max_time=LIMIT)
+    assert solution.ok
+    assert first.value.sum() == pytest.approx(most, abs=1e-5)  # converged to tol
+    assert solution.error_bound[0] < 1e-4
 
 
 def test_scores_change_and_starts_are_warm(rng: np.random.Generator) -> None:
