@@ -55,16 +55,16 @@ whole path leaves. Without tolls, long paths come again and again while short on
 have to wait: chains of 5000 x 50 took 2 to 30 times as long for score scales of 0.3 to 10, and
 those of 50 x 20 1.1 to 1.5 times."""
 
+LEAVING_SHARE = 0.5
+"""An edge leaves in a round if its flow is at most this share of the smallest in the window."""
+
 MIN_WINDOW, MAX_DOUBLINGS, PATIENCE = 2, 6, 8
-"""The window of layers in which changes are compared: an edge leaves if its flow is at most
-`LEAVING_SHARE` times the smallest flow of the window, and a path is added if its gain is at least
-`NEARBY_SHARE` of the largest. Whenever the number of changes has no new minimum for `PATIENCE`
-rounds, the window doubles: fewer changes at once end a cycle of the same faces."""
+"""The window of layers, to either side, in which changes are compared. Whenever the number of
+changes has no new minimum for `PATIENCE` rounds, it doubles: fewer changes at once end a cycle of
+the same faces."""
 
 MAX_CHANGES = 1 << 60
 """More than any number of changes."""
-
-LEAVING_SHARE = 0.5
 
 
 @leaf
