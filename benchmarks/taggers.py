@@ -7,7 +7,7 @@ of missing peers are skipped. Each row is a batch of sequences of L positions an
   ``LinearChainCRF`` of torch-struct, whose scores are those of all steps;
 - log Z alone and its gradient, by `FactorGraph.gibbs`;
 - the best sequences: `solve_map`, and ``CRF.decode``;
-- SparseMAP and its gradient.
+- SparseMAP and its gradient, of the sequences alone, and with a `Budget` on the visits to a state.
 
 Each is measured in a process of its own. Times are the shortest of some calls, after one that loads
 kernels; memory is the peak above the inputs.
@@ -52,7 +52,7 @@ class Inputs:
 
 def ours(task: str, x: Inputs) -> Call:
     """Return a call of this library."""
-    from lpsmap import Sequence, TorchFactorGraph
+    from lpsmap import Budget, Sequence, TorchFactorGraph
     from lpsmap_torch.losses import CRFLoss
 
     crf, scores = CRFLoss(Sequence), {"initial": x.initial, "final": x.final}
@@ -75,12 +75,20 @@ def ours(task: str, x: Inputs) -> Call:
             graph.solve_map()
             return u.value.argmax(-1)
 
-    def sparsemap() -> None:
+    def sparsemap(with_budget: bool = False) -> None:
         graph, u, _ = declared()
+        if with_budget:
+            graph.add(Budget(u[:, :, 0], max(x.scores.shape[1] // 200, 1)))
         graph.solve()
         u.value.square().sum().backward()
 
-    return {"loss": loss, "log Z": log_z, "best": best, "SparseMAP": sparsemap}[task]
+    return {
+        "loss": loss,
+        "log Z": log_z,
+        "best": best,
+        "SparseMAP": sparsemap,
+        "SparseMAP + Budget": lambda: sparsemap(with_budget=True),
+    }[task]
 
 
 def pytorch_crf(task: str, x: Inputs) -> Call:
@@ -124,6 +132,7 @@ TASKS = {
     "log Z": ("lpsmap",),
     "best": ("lpsmap", "pytorch-crf", "torch-struct"),
     "SparseMAP": ("lpsmap",),
+    "SparseMAP + Budget": ("lpsmap",),
 }
 
 
@@ -180,12 +189,12 @@ def main(sizes: str, tasks: str, one: tuple[str, str, str] | None) -> None:
         batch, length, n_states = map(int, size.split("x"))
         click.echo(json.dumps(measure(library, task, (batch, length, n_states))))
         return
-    click.echo(f"{'size':12}{'task':11}{'library':14}{'ms':>9}{'MB':>8}")
+    click.echo(f"{'size':12}{'task':20}{'library':14}{'ms':>9}{'MB':>8}")
     for size in sizes.split():
         for task in tasks.split(","):
             for library in libraries_of(task, size):
                 seconds, memory = in_a_process(library, task, size)
-                click.echo(f"{size:12}{task:11}{library:14}{1e3 * seconds:9.1f}{memory:8.0f}")
+                click.echo(f"{size:12}{task:20}{library:14}{1e3 * seconds:9.1f}{memory:8.0f}")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from lpsmap_factors_struct.chains.paths import MAX_POSITIONS, forest_edges, n_pa
 
 MAX_STRUCTURES = 64
 """Maximum number of structures of an active set. Larger ones are replaced by forests, which take a
-tenth to a fiftieth of the time from 200 layers on, and at most as long from 20."""
+fifth to a fiftieth of the time for 200 to 2,000 layers, and half for 50."""
 
 MAX_SET_POSITIONS = 2**22
 """Maximum number of layers of all structures of an active set. The time and the memory of a set
