@@ -47,7 +47,7 @@ CENTRE_ABOVE, CENTRING_GAIN = 256.0, 8.0
 """Larger potentials are centred. If that reduces them by more than `CENTRING_GAIN`, the same face
 is solved once more, to recover the lost precision."""
 
-FIRST_TOLL, TOLL_DECAY, MIN_TOLL, MAX_GAIN = 0.3, 0.4, 0.01, 4.0
+FIRST_TOLL, TOLL_DECAY, MIN_TOLL, MAX_TOLL, MAX_GAIN = 0.3, 0.4, 0.01, 1e4, 4.0
 """New paths pay a toll for every unused node. It starts at `FIRST_TOLL`, or at 0 from the solution
 of another problem, and falls in every round, but rises after a gain above `MAX_GAIN`. The gain of a
 path adds up over its nodes, and so does the risk that a flow on it becomes negative, with which the
@@ -111,14 +111,20 @@ def _solve_from_forest(chain: ForestChain, toll: float) -> bool:
             return True
         waited = 0 if left + joined < fewest else waited + 1
         fewest = min(fewest, left + joined)
-        toll = max(FIRST_TOLL, toll / TOLL_DECAY) if gain > MAX_GAIN else _lower(toll)
+        toll = _raise(toll) if gain > MAX_GAIN else _lower(toll)
     return False
 
 
 @leaf
 def _lower(toll: float) -> float:
-    """Return the toll of the next round."""
+    """Return the next lower toll, 0 below `MIN_TOLL`."""
     return TOLL_DECAY * toll if toll > MIN_TOLL else 0.0
+
+
+@leaf
+def _raise(toll: float) -> float:
+    """Return the next higher toll, from `FIRST_TOLL` to `MAX_TOLL`."""
+    return min(max(FIRST_TOLL, toll / TOLL_DECAY), MAX_TOLL)
 
 
 @leaf
