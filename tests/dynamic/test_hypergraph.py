@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pickle
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from lpsmap_core.testing.tensor_oracles import check_tensor_oracle
 from lpsmap_dynamic import (
     Beliefs,
     DynamicProgram,
+    Hypergraph,
     HypergraphBuilder,
     HypergraphFactor,
     Row,
@@ -316,6 +320,20 @@ def test_old_hypergraphs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Chooser.hypergraph_of(row) is first  # the latest one stays, however large
     Chooser.hypergraph_of(other)
     assert Chooser.hypergraph_of(row) is not first
+
+
+def test_threads_build_at_once_and_get_the_first() -> None:
+    """A lock held meanwhile would stay locked in a process that is forked then."""
+    cache = hypergraph_cache.HypergraphCache[Hypergraph]()
+    whole, together = Chooser.hypergraph_of(Row((2, 2), 0, ())), threading.Barrier(2, timeout=20)
+
+    def build() -> Hypergraph:
+        together.wait()
+        return copy.copy(whole)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: cache.get("key", build), range(2))
+    assert first is second is cache.get("key", build)
 
 
 def test_masks_give_flat_slots() -> None:

@@ -37,14 +37,7 @@ def frustrated(seed: int) -> FactorGraph:
 
 
 def forked(n: int = 2) -> Executor:
-    """Return processes that start at once, which those that solve_many starts do not.
-
-    They begin with the locks that threads hold at the fork, such as those of cached properties
-    before Python 3.12: threads of the test before, which solve their last graphs, come first.
-    """
-    for thread in threading.enumerate():
-        if thread.name.startswith("ThreadPoolExecutor"):
-            thread.join(2.0)
+    """Return processes that start at once, which those that solve_many starts do not."""
     return ProcessPoolExecutor(n, mp_context=get_context("fork"))
 
 

@@ -100,6 +100,8 @@ def _solve_from_forest(chain: ForestChain, toll: float) -> bool:
         left = _mark_leaving(chain, window)
         joined, gain = add_improving_paths(chain, tight, toll, window)
         while left + joined == 0 and toll > 0.0:
+            if interrupted():
+                return False
             toll = _lower(toll)
             joined, gain = add_improving_paths(chain, tight, toll, window)
         if left + joined == 0 and not far:
