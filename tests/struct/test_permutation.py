@@ -18,6 +18,7 @@ from checks import (
 )
 from lpsmap_core import FactorGraph, Status
 from lpsmap_core.api import row_view
+from lpsmap_factors_logic import Budget
 from lpsmap_factors_struct import Permutation
 
 
@@ -102,6 +103,97 @@ def test_one_item_can_be_forbidden_to_leave_the_start(rng):
     solution = graph.solve()
     np.testing.assert_allclose(u.value[0], [1.0, 0.0, 0.5], atol=1e-12)
     assert solution.status.tolist() == [Status.SOLVED, Status.INFEASIBLE]
+
+
+def isotonic_projection(scores):
+    """Return the projection of scores onto the permutahedron, by pooling adjacent violators."""
+    n = len(scores)
+    order = np.argsort(scores, kind="stable")
+    pools = []
+    for x in scores[order] - np.arange(n) / (n - 1):
+        pools.append((x, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (a, m), (b, k) = pools[-2:]
+            pools[-2:] = [((a * m + b * k) / (m + k), m + k)]
+    shift = np.repeat([mean for mean, _ in pools], [count for _, count in pools])
+    found = np.empty(n)
+    found[order] = scores[order] - shift
+    return found
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 0.01, 0.3, 1.0, 10.0, 1e6])
+@pytest.mark.parametrize("n", [2, 10, 100, 1000])
+def test_projections_of_any_size_and_scale(rng, n, scale):
+    scores = scale * rng.standard_normal((4, n))
+    scores[2:] = np.round(4.0 * scores[2:]) / 4.0  # ties
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Permutation(u))
+    assert set(graph.solve().status.tolist()) == {Status.SOLVED}
+    expected = [isotonic_projection(one) for one in scores]
+    # the judge's sums lose digits of large scores
+    np.testing.assert_allclose(u.value, expected, rtol=0, atol=1e-13 * max(1.0, scale))
+
+
+def test_a_common_offset_costs_no_digits(rng):
+    scores = rng.integers(-8, 8, (3, 50)) / 64.0
+    offset, graph = 2.0**30, FactorGraph()
+    u, v = graph.variable_from(scores), graph.variable_from(scores + offset)
+    graph.add(Permutation(u))
+    graph.add(Permutation(v))
+    assert graph.solve().ok
+    np.testing.assert_allclose(v.value, u.value, rtol=0, atol=1e-14)
+
+
+class Generic(Permutation):
+    """Orderings by an oracle in Python, and so by the active set."""
+
+    def solve_map(self, eta_u, eta_v):
+        return tuple(np.argsort(eta_u, kind="stable").tolist())
+
+    def vertex(self, y):
+        positions = np.empty(len(y))
+        positions[list(y)] = np.arange(len(y)) / max(len(y) - 1, 1)
+        return positions, np.empty(0)
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.5, 5.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_items_of_several_factors(seed, scale):
+    """The items of a factor have different degrees, and some are negated or forbidden."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 9))
+    scores, negated = scale * rng.standard_normal((2, n)), rng.random((2, n)) < 0.3
+    scores[1, -1], negated[1] = -np.inf, False
+    d, answers = rng.standard_normal((2, n)), []
+    for kind in (Permutation, Generic):
+        graph = FactorGraph()
+        u = graph.variable_from(scores)
+        graph.add(kind(u ^ negated))
+        graph.add(kind(u[:, :2].T))
+        graph.add(Budget(u[0, n // 2 :] ^ negated[0, n // 2 :], (n + 2) // 3))
+        solution = graph.solve(tol=1e-9)
+        assert solution.ok
+        answers.append((u.value, solution.vjp(d)[0]))
+    assert Generic.local_solver() is None
+    for found, expected in zip(*answers, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-4, 0.01, 0.3, 1.0, 30.0])
+@pytest.mark.parametrize("n", [1, 2, 7, 60, 300])
+def test_mixtures_of_orderings(rng, n, scale):
+    graph = FactorGraph()
+    u = graph.variable_from(scale * rng.standard_normal((3, n)))
+    factor = graph.add(Permutation(u))
+    solution = graph.solve()
+    for one, marginals in zip(solution.structures(factor), u.value, strict=True):
+        positions = np.round(one.variables * max(n - 1, 1)).astype(int)
+        assert (np.sort(positions, axis=1) == np.arange(n)).all()
+        assert len(positions) <= n
+        assert (one.probabilities > 0.0).all()
+        np.testing.assert_allclose(one.probabilities.sum(), 1.0, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(one.probabilities @ one.variables, marginals, rtol=0, atol=1e-11)
 
 
 def test_wrong_arguments_are_named(graph):

@@ -1,0 +1,1 @@
+"""The polytope of orderings: projections onto it, and mixtures of orderings."""
