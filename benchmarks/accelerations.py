@@ -32,7 +32,7 @@ from lpsmap_core.engine.admm import LoopSettings, advance_components
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_loop_workspace
 from lpsmap_core.engine.state import initial_state
-from lpsmap_core.engine.step_size import BALANCE_PERIOD, BALANCE_RATIO, balanced_step_size
+from lpsmap_core.engine.step_size import balanced_step_size
 from lpsmap_core.engine.stopping import CONVERGED
 from lpsmap_core.layout.layout import build_layout
 from lpsmap_core.local.local_solver import SHORT_RUN
@@ -217,10 +217,9 @@ def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> fl
         step, gamma = loop.step(), loop.gamma
         if loop.progress.outcome[0] == CONVERGED:
             return i
-        if method.step_size == "balanced" and i % BALANCE_PERIOD == 0:
-            gamma = balanced_step_size(
-                gamma, first, step.primal_residual, step.dual_residual, BALANCE_RATIO
-            )
+        if method.step_size == "balanced":
+            residuals = step.primal_residual, step.dual_residual
+            gamma = balanced_step_size(i, 1.0, gamma, first, *residuals)
         elif method.step_size == "spectral" and i % 2 == 0:
             if before is not None:
                 gamma = spectral(before, step, gamma)

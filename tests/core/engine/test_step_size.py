@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.step_size import (
     FIRST_STEP_SIZE,
@@ -12,6 +13,8 @@ from lpsmap_core.engine.step_size import (
     balanced_step_size,
     first_step_sizes,
 )
+from lpsmap_factors_logic import Budget, OrOut, Pair
+from lpsmap_factors_struct import Permutation
 
 FIRST_VARIABLE = np.array([0, 2, 4, 5])
 COUPLED = np.zeros(3, dtype=bool)
@@ -42,6 +45,12 @@ def test_a_component_of_one_factor_has_none() -> None:
     assert first([1.0] * 5, direct, step_size=2.0).tolist() == [0.0, 2.0, 0.0]
 
 
+def balanced(
+    primal: float, dual: float, *, now: float = 1.0, first: float = 1.0, iteration: int = 6
+) -> float:
+    return balanced_step_size(iteration, 1.0, now, first, primal, dual)
+
+
 @pytest.mark.parametrize(
     ("primal", "dual", "expected"),
     [(1.0, 0.05, 2.0), (0.05, 1.0, 0.5), (1.0, 0.5, 1.0), (0.0, 0.0, 1.0), (np.nan, 1.0, 1.0)],
@@ -49,15 +58,48 @@ def test_a_component_of_one_factor_has_none() -> None:
 def test_a_step_size_follows_the_larger_residual(
     primal: float, dual: float, expected: float
 ) -> None:
-    assert balanced_step_size(1.0, 1.0, primal, dual, 10.0) == expected
+    assert balanced(primal, dual) == expected
+    assert balanced(primal, dual, iteration=7) == 1.0  # between adjustments
 
 
 def test_a_step_size_stays_near_its_first_value() -> None:
-    assert (
-        balanced_step_size(0.9 * MAX_STEP_SIZE_RATIO, 1.0, 1.0, 0.0, 10.0)
-        == 0.9 * MAX_STEP_SIZE_RATIO
-    )
-    assert (
-        balanced_step_size(1.1 / MAX_STEP_SIZE_RATIO, 1.0, 0.0, 1.0, 10.0)
-        == 1.1 / MAX_STEP_SIZE_RATIO
-    )
+    high, low = 0.9 * MAX_STEP_SIZE_RATIO, 1.1 / MAX_STEP_SIZE_RATIO
+    assert balanced(1.0, 0.0, now=high) == high
+    assert balanced(0.0, 1.0, now=low) == low
+
+
+def test_late_dual_residuals_are_relative_to_the_scores() -> None:
+    first, early, late = 100.0 * FIRST_STEP_SIZE, 36, 42
+    assert balanced(0.1, 20.0, now=first, first=first, iteration=early) == 0.5 * first
+    assert balanced(0.1, 20.0, now=first, first=first, iteration=late) == first
+    assert balanced(0.1, 0.5, now=first, first=first, iteration=late) == 2.0 * first
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+def test_iterations_without_the_quadratic_term_do_not_depend_on_the_scale() -> None:
+    rng = np.random.default_rng(0)
+    scores, pairs = rng.standard_normal((12, 12)), rng.standard_normal((12, 11))
+    values = []
+    for scale in (2.0**-20, 1.0, 2.0**20):
+        graph = FactorGraph()
+        u = graph.variable_from(scale * scores)
+        graph.add(OrOut(u))
+        graph.add(Pair(u[:, :-1], u[:, 1:], scale * pairs))
+        graph.add(Budget(u, 3, axis=0))
+        assert not graph.solve_map(max_iter=100, tol=0.0).ok
+        values.append(u.value)
+    for other in (values[0], values[2]):  # up to the rounding of the first step size
+        np.testing.assert_allclose(other, values[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [10.0, 1000.0])
+@pytest.mark.parametrize("kind", [OrOut, Permutation])
+def test_duals_that_have_far_to_go(kind: type[Factor], scale: float) -> None:
+    """These took over a thousand iterations when small dual residuals shrank the step size."""
+    graph, rng = FactorGraph(), np.random.default_rng(0)
+    u = graph.variable_from(scale * rng.standard_normal((30, 30)))
+    graph.add(kind(u))
+    graph.add(Budget(u, 1 if kind is OrOut else 16, axis=0))
+    solution = graph.solve()
+    assert solution.ok
+    assert solution.iterations.max() < 700

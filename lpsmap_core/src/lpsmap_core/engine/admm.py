@@ -60,7 +60,7 @@ from lpsmap_core.engine.state import (
     PartState,
     initial_state,
 )
-from lpsmap_core.engine.step_size import balance_ratio, balanced_step_size
+from lpsmap_core.engine.step_size import balanced_step_size
 from lpsmap_core.engine.stopping import CONVERGED, ITERATING, judge
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
@@ -345,18 +345,15 @@ def average_and_judge(
         outcome = judge(c, progress, settings.tol, settings.dual_tol)
         if outcome == CONVERGED and may_wait and waits_for_polish(c, record, polish, settings.tol):
             outcome = ITERATING
-        accelerated = polish.accelerated[c] and iteration >= FIRST_ACCELERATED
-        ratio = (
-            balance_ratio(iteration, record.quadratic, accelerated) if settings.adapt else np.inf
-        )
         if outcome != ITERATING:
             progress.outcome[c] = outcome
             n_finished += 1
-        elif ratio < np.inf:
-            before = progress.step_size[c]
-            first_size = progress.first_step_size[c]
+        elif settings.adapt:
+            before, first_size = progress.step_size[c], progress.first_step_size[c]
             residuals = progress.primal_residual[c], progress.dual_residual[c]
-            step_size = balanced_step_size(before, first_size, *residuals, ratio)
+            step_size = balanced_step_size(
+                iteration, record.quadratic, before, first_size, *residuals
+            )
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
     if settings.adapt:

@@ -17,17 +17,17 @@ FIRST_LINEAR = 0.25
 BALANCE_PERIOD = 6
 """Number of iterations between two adjustments of a step size."""
 
-BALANCE_RATIO, BALANCE_RATIO_ACCELERATED = 10.0, 50.0
+BALANCE_RATIO = 10.0
 """Ratio of the residuals from which a step size is adjusted. With 5, and a period of 10, the step
-sizes of large matchings fell too soon. An adjustment restarts acceleration, so the ratio is larger
-there."""
+sizes of large matchings fell too soon."""
 
 BALANCE_FACTOR = 2.0
 """Factor of an adjustment."""
 
-BALANCE_RATIO_LINEAR = 30.0
-"""Ratio without the quadratic term. There means stay at a vertex for a while, and dual residuals
-carry no information, so adjustments are rare: their period doubles each time."""
+ABSOLUTE_ITERATIONS = 40
+"""Number of iterations in which dual residuals count in units of marginals. Afterwards, and without
+the quadratic term, they count in units of the scores, like the duals. Most components have finished
+by then. Where duals have far to go, the first step size would fall too far for large scores."""
 
 MAX_STEP_SIZE_RATIO = 1e4
 """A step size stays within this factor of its first value."""
@@ -88,24 +88,24 @@ def first_step_size(scores: FloatArray, quadratic: float) -> float:
 
 
 @leaf
-def balance_ratio(iteration: int, quadratic: float, accelerated: bool) -> float:
-    """Return the ratio of residuals from which a step size is adjusted; infinite for never."""
-    n = iteration // BALANCE_PERIOD
-    if n * BALANCE_PERIOD != iteration:
-        return np.inf
-    if quadratic == 0.0:
-        return BALANCE_RATIO_LINEAR if n & (n - 1) == 0 else np.inf
-    return BALANCE_RATIO_ACCELERATED if accelerated else BALANCE_RATIO
-
-
-@leaf
 def balanced_step_size(
-    step_size: float, first: float, primal: float, dual: float, ratio: float
+    iteration: int, quadratic: float, step_size: float, first: float, primal: float, dual: float
 ) -> float:
-    """Return the next step size, adjusted if the residuals differ by a `balance_ratio`."""
-    if primal > ratio * dual:
+    """Return the next step size, adjusted if one residual is much larger than the other.
+
+    Without the quadratic term, means stay at a vertex for a while, and dual residuals carry no
+    information. Adjustments are rare then: their period doubles each time.
+    """
+    n = iteration // BALANCE_PERIOD
+    if n * BALANCE_PERIOD != iteration or (quadratic == 0.0 and n & (n - 1) != 0):
+        return step_size
+    if quadratic == 0.0:
+        dual /= first / FIRST_LINEAR
+    elif iteration > ABSOLUTE_ITERATIONS:
+        dual /= max(1.0, first / FIRST_STEP_SIZE)
+    if primal > BALANCE_RATIO * dual:
         other = step_size * BALANCE_FACTOR
-    elif dual > ratio * primal:
+    elif dual > BALANCE_RATIO * primal:
         other = step_size / BALANCE_FACTOR
     else:
         return step_size
