@@ -11,13 +11,15 @@ from lpsmap_search import Corpus, CountConstraint, CountModel
 
 def all_counts(corpus: Corpus, s: int) -> set[tuple[int, ...]]:
     """Return the counts of all structures of a sentence."""
-    edges, n = corpus.hypergraphs[s].edges, corpus.model.n_parameters
+    hypergraph, n = corpus.hypergraphs[s], corpus.model.n_parameters
+    edges, arity = hypergraph.edges, hypergraph.arity
     found: list[set[tuple[int, ...]]] = [{(0,) * n}]
     for i in range(1, len(edges.first_edge)):
         mine = set()
         for e in range(edges.first_edge[i - 1], edges.first_edge[i]):
             own = np.zeros(n, dtype=np.int64)
-            np.add.at(own, edges.entries[edges.first_entry[e] : edges.first_entry[e + 1]], 1)
+            used = edges.entries[edges.first_entry[e] : edges.first_entry[e + 1]]
+            np.add.at(own, used[used >= arity] - arity, 1)
             left, right = (found[tail] for tail in edges.tails[2 * e : 2 * e + 2])
             mine |= {tuple(own + a + b) for a, b in itertools.product(left, right)}
         found.append(mine)

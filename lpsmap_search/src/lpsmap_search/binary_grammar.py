@@ -8,13 +8,12 @@ import numpy as np
 
 from lpsmap_core.api import checked_count
 from lpsmap_dynamic import HypergraphBuilder
-from lpsmap_search.count_model import CountModel
-from lpsmap_search.symbols import checked_symbols, encoded
+from lpsmap_search.symbols import SymbolModel, checked_symbols
 
 __all__ = ["BinaryGrammar"]
 
 
-class BinaryGrammar(CountModel):
+class BinaryGrammar(SymbolModel):
     """A probabilistic context-free grammar in Chomsky normal form (Lari & Young 1990).
 
     Parameters
@@ -45,17 +44,7 @@ class BinaryGrammar(CountModel):
         for label in labels:
             pairs = [f"{label} to {left} {right}" for left in labels for right in labels]
             blocks.append([*pairs, *(f"{label} to {word}" for word in self.words)])
-        super().__init__(blocks)
-
-    def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
-        """Return the indices of a sentence's words.
-
-        Raises
-        ------
-        ValueError
-            If the sentence is empty, or a word is unknown.
-        """
-        return encoded(sentence, self.words)
+        super().__init__(blocks, self.words)
 
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
         """Add the hyperedges of the CKY algorithm.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_core.api import FloatArray, IndexArray, IntArray, offsets_of
 from lpsmap_dynamic import Hypergraph, HypergraphBuilder, distinct_rows
 from lpsmap_search.count_model import CountModel
 
@@ -64,8 +63,10 @@ class Corpus:
         The different sentences, encoded, in the order of their first occurrence.
     multiplicity
         The number of occurrences of each.
+    hypergraphs
+        Their dynamic programs.
     derivations
-        Their hypergraphs, for kernels.
+        The same without variables, for kernels.
     """
 
     def __init__(self, model: CountModel, sentences: Iterable[Sequence[Any]]) -> None:
@@ -84,30 +85,9 @@ class Corpus:
         return int(self.multiplicity.sum())
 
 
-class _SlotlessBuilder(HypergraphBuilder):
-    """A builder that ignores the slots of hyperedges."""
-
-    def edge(
-        self,
-        head: Hashable,
-        tails: Iterable[Hashable] = (),
-        slots: Iterable[Any] = (),
-        additionals: Iterable[int] = (),
-    ) -> None:
-        super().edge(head, tails, (), additionals)
-
-    def edges(
-        self,
-        heads: npt.ArrayLike,
-        tails: npt.ArrayLike | None = None,
-        slots: npt.ArrayLike | None = None,
-        additionals: npt.ArrayLike | None = None,
-    ) -> None:
-        super().edges(heads, tails, None, additionals)
-
-
 def _hypergraph(model: CountModel, sentence: tuple[int, ...]) -> Hypergraph:
-    build = _SlotlessBuilder((0,), model.n_parameters)
+    """Return the dynamic program of a sentence, with slots for the model's variables, if any."""
+    build = HypergraphBuilder(model.variables_shape(sentence) or (0,), model.n_parameters)
     return build.finish(model.hypergraph(sentence, build))
 
 
@@ -115,14 +95,15 @@ def _joined(hypergraphs: Sequence[Hypergraph], multiplicity: IntArray) -> Deriva
     first_item, first_edge, tails, first_use, uses = [0], [], [], [], []
     n_items = n_edges = n_uses = 0
     for hypergraph in hypergraphs:
-        edges = hypergraph.edges
+        edges, are_parameters = hypergraph.edges, hypergraph.edges.entries >= hypergraph.arity
+        first = offsets_of(are_parameters)[edges.first_entry]
         first_edge.append(np.concatenate([[0], edges.first_edge[:-1]]) + n_edges)
         tails.append(edges.tails + n_items)
-        first_use.append(edges.first_entry[:-1] + n_uses)
-        uses.append(edges.entries)
+        first_use.append(first[:-1] + n_uses)
+        uses.append(edges.entries[are_parameters] - hypergraph.arity)
         n_items += len(edges.first_edge)
-        n_edges += len(edges.first_entry) - 1
-        n_uses += len(edges.entries)
+        n_edges += hypergraph.n_edges
+        n_uses += int(first[-1])
         first_item.append(n_items)
     all_first, all_uses = np.concatenate([*first_use, [n_uses]]), np.concatenate(uses)
     return Derivations(

@@ -8,16 +8,15 @@ import numpy as np
 
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import HypergraphBuilder
-from lpsmap_search.count_model import CountModel
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
-from lpsmap_search.symbols import checked_symbols, encoded
+from lpsmap_search.symbols import SymbolModel, checked_symbols
 
 __all__ = ["DependencyModelWithValence"]
 
 _SIDES = {LEFT: "left", RIGHT: "right"}
 
 
-class DependencyModelWithValence(CountModel):
+class DependencyModelWithValence(SymbolModel):
     """Projective dependency trees over tags (Klein & Manning 2004).
 
     The root generates the tag of the root word. On each side, every word decides whether to
@@ -56,17 +55,7 @@ class DependencyModelWithValence(CountModel):
             for valence in ("no child", "child")
             for tag in self.tags
         ]
-        super().__init__(blocks)
-
-    def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
-        """Return the indices of a sentence's tags.
-
-        Raises
-        ------
-        ValueError
-            If the sentence is empty, or a tag is unknown.
-        """
-        return encoded(sentence, self.tags)
+        super().__init__(blocks, self.tags)
 
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
         """Add the hyperedges of all projective trees with one root word."""

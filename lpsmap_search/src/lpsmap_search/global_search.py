@@ -172,9 +172,7 @@ def global_search(
                 search = Search(space.root(), gap, start, bound=0.0, most_open=most_open)
             else:
                 search = Search.resumed(state, gap, most_open)
-            _ReportedSearch(search, reporter, deadline, autosave).run(
-                SearchLoop(search, workers, deadline, max_nodes)
-            )
+            _run(SearchLoop(search, workers, deadline, max_nodes), search, reporter, autosave)
         finally:
             workers.close()
     return _certified(corpus, search.found, gap)
@@ -187,7 +185,7 @@ def _most_open(space: BoxSpace[Any]) -> int:
 
 
 class _Reporter:
-    """Reports the progress of a search.
+    """Calls listeners with the progress of a search; one that raises `KeyboardInterrupt` ends it.
 
     Parameters
     ----------
@@ -196,7 +194,7 @@ class _Reporter:
     begin
         The start time of the search.
     deadline
-        The deadline of the search; a listener that raises `KeyboardInterrupt` ends it.
+        The deadline of the search.
     """
 
     def __init__(
@@ -205,7 +203,7 @@ class _Reporter:
         begin: float,
         deadline: Deadline,
     ) -> None:
-        self._listeners, self._begin, self._deadline = listeners, begin, deadline
+        self._listeners, self._begin, self.deadline = listeners, begin, deadline
 
     @property
     def seconds(self) -> float:
@@ -218,54 +216,35 @@ class _Reporter:
             for listener in self._listeners:
                 listener(progress)
         except KeyboardInterrupt:
-            self._deadline.end()
+            self.deadline.end()
 
 
-class _ReportedSearch:
-    """A search whose progress is reported and saved.
+def _run(
+    loop: SearchLoop,
+    search: Search[Any, FloatArray],
+    reporter: _Reporter,
+    autosave: Autosave | None,
+) -> None:
+    """Run the loop of a search; report its progress, and save its states."""
 
-    Parameters
-    ----------
-    search
-        The search.
-    reporter
-        The listeners.
-    deadline
-        The deadline of the search; Ctrl-C ends it.
-    autosave
-        The autosave, or None.
-    """
+    def save(at_end: bool) -> None:
+        search.found.seconds = reporter.seconds
+        if autosave is not None and (at_end or autosave.due):
+            autosave.save(search.state())
 
-    def __init__(
-        self,
-        search: Search[Any, FloatArray],
-        reporter: _Reporter,
-        deadline: Deadline,
-        autosave: Autosave | None,
-    ) -> None:
-        self._search, self._listeners, self._deadline = search, reporter, deadline
-        self._autosave = autosave
+    def after_batch() -> None:
+        save(at_end=False)
+        reporter(search.found)
 
-    def run(self, loop: SearchLoop) -> None:
-        """Run the search, and save its final state."""
-        try:
-            self._report_progress()
-            loop.run(self._report_progress)
-        except KeyboardInterrupt:  # from a user's handler: the open boxes may be inconsistent
-            self._autosave = None
-            self._deadline.end()
-        finally:
-            self._search.found.interrupted = self._deadline.cut
-            self._save(at_end=True)
-
-    def _report_progress(self) -> None:
-        self._save()
-        self._listeners(self._search.found)
-
-    def _save(self, at_end: bool = False) -> None:
-        self._search.found.seconds = self._listeners.seconds
-        if self._autosave is not None and (at_end or self._autosave.due):
-            self._autosave.save(self._search.state())
+    try:
+        after_batch()
+        loop.run(after_batch)
+    except KeyboardInterrupt:  # from a user's handler: the open boxes may be inconsistent
+        autosave = None
+        reporter.deadline.end()
+    finally:
+        search.found.interrupted = reporter.deadline.cut
+        save(at_end=True)
 
 
 def _certified(corpus: Corpus, result: SearchResult[FloatArray], gap: float) -> Certified:

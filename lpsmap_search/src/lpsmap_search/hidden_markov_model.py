@@ -8,13 +8,12 @@ import numpy as np
 
 from lpsmap_core.api import checked_count
 from lpsmap_dynamic import HypergraphBuilder
-from lpsmap_search.count_model import CountModel
-from lpsmap_search.symbols import checked_symbols, encoded
+from lpsmap_search.symbols import SymbolModel, checked_symbols
 
 __all__ = ["HiddenMarkovModel"]
 
 
-class HiddenMarkovModel(CountModel):
+class HiddenMarkovModel(SymbolModel):
     """Sequences of states that emit words: part-of-speech induction (Merialdo 1994).
 
     Parameters
@@ -44,17 +43,7 @@ class HiddenMarkovModel(CountModel):
         blocks = [[f"first {state}" for state in states]]
         blocks += [[f"{before} then {after}" for after in states] for before in states]
         blocks += [[f"{state} emits {word}" for word in self.words] for state in states]
-        super().__init__(blocks)
-
-    def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
-        """Return the indices of a sentence's words.
-
-        Raises
-        ------
-        ValueError
-            If the sentence is empty, or a word is unknown.
-        """
-        return encoded(sentence, self.words)
+        super().__init__(blocks, self.words)
 
     def hypergraph(self, sentence: tuple[int, ...], build: HypergraphBuilder) -> Hashable:
         """Add the hyperedges of all state sequences: item ``t K + k`` is state k at position t."""

@@ -10,8 +10,8 @@ from lpsmap_core import Factor, FactorGraph
 from lpsmap_core import Variables as GraphVariables
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import DynamicProgram, Hypergraph, HypergraphBuilder, Row
+from lpsmap_dynamic.edges import edges_of
 from lpsmap_search.corpus import Corpus
-from lpsmap_search.count_model import CountModel
 
 __all__ = ["CountedStructures", "structures_of"]
 
@@ -37,7 +37,8 @@ class CountedStructures(DynamicProgram):
     ) -> None:
         lengths = np.array([hypergraph.arity for hypergraph in hypergraphs], dtype=np.int64)
         super().__init__(variables, scores, lengths=lengths)
-        self.codes = self.integers("codes", list(map(_code, hypergraphs)), per_factor=True)
+        codes = [hypergraph.code for hypergraph in hypergraphs]
+        self.codes = self.integers("codes", codes, per_factor=True)
         self._hypergraphs = list(hypergraphs), np.arange(len(hypergraphs))
 
     def hypergraphs(self) -> tuple[list[Hypergraph], IntArray]:
@@ -47,30 +48,15 @@ class CountedStructures(DynamicProgram):
     @classmethod
     def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
         """Rebuild the hypergraph of a sentence from its code, and return its goal."""
-        (arity,), code = row.event_shape, row.integers
-        n_edges = int(code[0])
-        heads, tails, sizes, entries = np.split(
-            code[1:], np.cumsum([n_edges, 2 * n_edges, n_edges])
-        )
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        tails = tails.reshape(-1, 2)
-        for size in np.unique(sizes):
-            members = np.flatnonzero(sizes == size)
-            used = entries[first[members][:, None] + np.arange(size)]
-            n_slots = (used < arity).sum(axis=1)
-            for n in np.unique(n_slots):  # slots come first
-                same = n_slots == n
-                mine, on = members[same], used[same]
-                build.edges(heads[mine], tails[mine], on[:, :n], on[:, n:] - arity)
-        return int(heads.max())
-
-
-def _code(hypergraph: Hypergraph) -> IntArray:
-    """Return the code that `CountedStructures.hypergraph` reads."""
-    edges = hypergraph.edges
-    heads = np.repeat(np.arange(hypergraph.n_items), np.diff(edges.first_edge))
-    sizes = np.diff(edges.first_entry)
-    return np.concatenate([[len(heads)], heads, edges.tails - 1, sizes, edges.entries])
+        (arity,), edges = row.event_shape, edges_of(row.integers, 0)
+        n_items = len(edges.first_edge) - 1
+        for item in range(n_items):
+            for e in range(edges.first_edge[item], edges.first_edge[item + 1]):
+                tails = edges.tails[2 * e : 2 * e + 2]
+                used = edges.entries[edges.first_entry[e] : edges.first_entry[e + 1]]
+                slots, additionals = used[used < arity], used[used >= arity] - arity
+                build.edge(item, (tails[tails > 0] - 1).tolist(), slots.tolist(), additionals)
+        return n_items - 1
 
 
 def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Factor]:
@@ -84,7 +70,9 @@ def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Fact
         (M,) scores of the parameters.
     """
     hypergraphs = [
-        with_variables(corpus.model, sentence, counted)
+        counted
+        if corpus.model.variables_shape(sentence) is not None
+        else with_hyperedges_as_variables(counted)
         for sentence, counted in zip(corpus.sentences, corpus.hypergraphs, strict=True)
     ]
     graph = FactorGraph()
@@ -94,29 +82,16 @@ def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Fact
     return graph, graph.add(CountedStructures(u, rows, hypergraphs))
 
 
-def with_variables(model: CountModel, sentence: tuple[int, ...], counted: Hypergraph) -> Hypergraph:
-    """Return the hypergraph of a sentence with slots for the model's variables.
-
-    If the model has no variables, every hyperedge is a variable.
-
-    Raises
-    ------
-    ValueError
-        If a structure can have a variable twice.
-    """
-    shape = model.variables_shape(sentence)
-    if shape is not None:
-        build = HypergraphBuilder(shape, model.n_parameters)
-        return build.finish(model.hypergraph(sentence, build))
+def with_hyperedges_as_variables(counted: Hypergraph) -> Hypergraph:
+    """Return a hypergraph in which every hyperedge has a slot of its own, in place of none."""
     edges, n = counted.edges, counted.n_edges
     first = edges.first_entry
-    slots = np.arange(n)
     return Hypergraph(
         n,
-        model.n_parameters,
+        counted.n_additionals,
         np.repeat(np.arange(counted.n_items), np.diff(edges.first_edge)),
         edges.tails.reshape(-1, 2) - 1,
         first + np.arange(n + 1),
-        np.insert(edges.entries + n, first[:-1], slots),
+        np.insert(edges.entries + n, first[:-1], np.arange(n)),
         counted.n_items - 1,
     )

@@ -1,30 +1,48 @@
-"""Encoding of symbols as indices."""
+"""Count models over sentences of symbols, such as words or tags."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["checked_symbols", "encoded"]
+from lpsmap_search.count_model import CountModel
+
+__all__ = ["SymbolModel", "checked_symbols"]
 
 
-def encoded(sentence: Sequence[str], symbols: Sequence[str]) -> tuple[int, ...]:
-    """Return the indices of a sentence's symbols.
+class SymbolModel(CountModel):
+    """A count model whose sentences are sequences of symbols.
 
-    Raises
-    ------
-    ValueError
-        If the sentence is empty, or a symbol is unknown.
+    Parameters
+    ----------
+    blocks
+        As for `CountModel`.
+    symbols
+        The symbols, in the order of their indices.
     """
-    if not len(sentence):
-        raise ValueError("sentence: got no symbols; expected at least one. Remove the sentence.")
-    number = {symbol: i for i, symbol in enumerate(symbols)}
-    unknown = [symbol for symbol in sentence if symbol not in number]
-    if unknown:
-        raise ValueError(
-            f"sentence: got the unknown symbol {unknown[0]!r}; expected symbols among "
-            f"{', '.join(map(repr, symbols))}. Add it to the symbols of the model."
-        )
-    return tuple(number[symbol] for symbol in sentence)
+
+    def __init__(self, blocks: Sequence[Sequence[str]], symbols: Sequence[str]) -> None:
+        super().__init__(blocks)
+        self._number = {symbol: i for i, symbol in enumerate(symbols)}
+
+    def encode(self, sentence: Sequence[str]) -> tuple[int, ...]:
+        """Return the indices of a sentence's symbols.
+
+        Raises
+        ------
+        ValueError
+            If the sentence is empty, or a symbol is unknown.
+        """
+        if not len(sentence):
+            raise ValueError(
+                "sentence: got no symbols; expected at least one. Remove the sentence."
+            )
+        unknown = [symbol for symbol in sentence if symbol not in self._number]
+        if unknown:
+            raise ValueError(
+                f"sentence: got the unknown symbol {unknown[0]!r}; expected symbols among "
+                f"{', '.join(map(repr, self._number))}. Add it to the symbols of the model."
+            )
+        return tuple(self._number[symbol] for symbol in sentence)
 
 
 def checked_symbols(name: str, symbols: Sequence[str]) -> tuple[str, ...]:

@@ -6,28 +6,17 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import FloatArray, checked_count
 from lpsmap_decode import Evaluation, Unfinished
+from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checks import checked_nonnegative, checked_time
 
-__all__ = ["RootedSpace", "TreeSize", "tree_size"]
-
-
-class RootedSpace(Protocol):
-    """A `Space` with a root node."""
-
-    def root(self) -> Any:
-        """Return the root."""
-        ...
-
-    def evaluate(self, nodes: Any, score: float) -> Any:
-        """Bound nodes and branch; see `lpsmap_decode.Space`."""
-        ...
+__all__ = ["TreeSize", "tree_size"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,7 @@ class TreeSize:
 
 
 def tree_size(
-    space: RootedSpace,
+    space: BoxSpace[Any],
     score: float,
     *,
     gap: float = 0.01,
@@ -71,7 +60,7 @@ def tree_size(
     Parameters
     ----------
     space
-        The space, such as `LagrangianSpace`, with a method ``root()``.
+        The space, such as `LagrangianSpace`.
     score
         The score of a known answer.
     gap
@@ -113,7 +102,7 @@ class _Visit(NamedTuple):
     seconds: float
 
     @classmethod
-    def of(cls, space: RootedSpace, node: Any, score: float) -> _Visit:
+    def of(cls, space: BoxSpace[Any], node: Any, score: float) -> _Visit:
         begin = time.process_time()
         evaluations = space.evaluate([node], score)
         if isinstance(evaluations, Unfinished):
@@ -124,7 +113,7 @@ class _Visit(NamedTuple):
 
 
 def _dive(
-    space: RootedSpace, root: _Visit, scores: tuple[float, float], rng: np.random.Generator
+    space: BoxSpace[Any], root: _Visit, scores: tuple[float, float], rng: np.random.Generator
 ) -> tuple[float, float, float, float]:
     """Return estimates of nodes and seconds, and both without the root."""
     score, least = scores
