@@ -33,7 +33,7 @@ from lpsmap import (
 )
 from lpsmap_core import Scores, Structures
 from lpsmap_core.layout.layout import Bucket, build_layout
-from lpsmap_dynamic import DynamicProgram
+from lpsmap_dynamic import HypergraphFactor
 from lpsmap_dynamic.best_derivation import best_derivations
 from lpsmap_jit.arrays import IntArray
 
@@ -80,7 +80,7 @@ def measured(shape: tuple[int, ...], make: Callable[[Variables], object]) -> lis
     """Return a row of the table."""
     graph, rng, rows = FactorGraph(), np.random.default_rng(0), np.arange(BATCH)
     factor = make(graph.variable((BATCH, *shape)))
-    assert isinstance(factor, DynamicProgram)
+    assert isinstance(factor, HypergraphFactor)
     bucket = build_layout(graph.n_variables, [factor]).buckets[0]
     begin = time.process_time()
     (hypergraph,), _ = factor.hypergraphs()

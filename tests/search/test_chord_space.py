@@ -103,7 +103,7 @@ def test_children_have_lower_bounds(kind: str) -> None:
             parent = own
             m = int((high - low).argmax())
             at = low[m] + rng.random() * (high - low)[m]
-            children = halves(box, Branch(m, at, at, False))
+            children = halves(box, Branch(m, at, at))
             if children:
                 box = children[rng.integers(2)]
 
@@ -154,7 +154,6 @@ def lagrangian(corpus: Corpus, low: np.ndarray, high: np.ndarray, h: np.ndarray)
         np.empty(1, dtype=np.int64),
         np.empty(1),
         np.empty(1),
-        np.empty(1, dtype=np.bool_),
         np.empty((1, n)),
         np.empty(1),
     )

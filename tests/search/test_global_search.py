@@ -133,7 +133,6 @@ def bounded(
         np.empty(1, dtype=np.int64),
         np.empty(1),
         np.empty(1),
-        np.empty(1, dtype=np.bool_),
         np.empty((1, n)),
         np.empty(1),
     )

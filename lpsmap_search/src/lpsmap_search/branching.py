@@ -38,8 +38,6 @@ class Branch(NamedTuple):
     """Its upper bound in the lower box."""
     above: float
     """Its lower bound in the upper box."""
-    lower: bool
-    """Whether the point of the relaxation is in the lower box."""
 
 
 @leaf
@@ -59,19 +57,18 @@ def choose_branch(
                 if gain > most:
                     most, branch, block = gain, m, c
     if branch < 0:
-        return Branch(branch, 0.0, 0.0, False)
+        return Branch(branch, 0.0, 0.0)
     bottom, width = low[branch], high[branch] - low[branch]
     total = means.counts[block]
     p = means.p[branch] / total if total > 0.0 else bottom + 0.5 * width
     at = min(max(p, bottom + MARGIN * width), bottom + (1.0 - MARGIN) * width)
     below = fraction_below(at, totals.least[block], totals.most[block])
     above = fraction_above(at, totals.least[block], totals.most[block])
-    lower = p - below < above - p or (p == at and p - bottom < 0.5 * width)
-    return Branch(branch, below, above, lower)
+    return Branch(branch, below, above)
 
 
 def halves(box: FloatArray, branch: Branch) -> list[FloatArray]:
-    """Return the two parts of a box; the first contains the point of the relaxation.
+    """Return the two parts of a box, the lower one first.
 
     Parameters
     ----------
@@ -85,4 +82,4 @@ def halves(box: FloatArray, branch: Branch) -> list[FloatArray]:
         return []
     below, above = box.copy(), box.copy()
     below[n + m], above[m] = branch.below, branch.above
-    return [below, above] if branch.lower else [above, below]
+    return [below, above]

@@ -14,7 +14,6 @@ from lpsmap_decode import SearchResult
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.inside_outside import sampled_counts
-from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.local_search import (
     Trained,
     expectation_step,
@@ -81,7 +80,6 @@ class Incumbent:
             from perturbed counts follow, up to ten times the number that found the best.
         """
         self._restart(n_restarts)
-        self._relax()
         self._soften(n_restarts)
         self._perturb(n_restarts)
         assert self._best.answer is not None
@@ -108,17 +106,6 @@ class Incumbent:
             report=self._take_step,
         )
         self._take_step(trained)
-
-    def _relax(self) -> None:
-        """Evaluate the structures found by the Lagrangian relaxation of the root box.
-
-        These differ from the optima of Viterbi EM, and are often better.
-        """
-        if not self._deadline.passed:
-            space = LagrangianSpace(self._corpus, 0.0, constraint=self._constraint)
-            for evaluation in space.evaluate([space.root()], self._best.score):
-                if evaluation.answer is not None:
-                    self._take(evaluation.score, evaluation.answer)
 
     def _soften(self, n_restarts: int) -> None:
         """Run Viterbi EM from the results of soft EM, which beats most uniform starts."""

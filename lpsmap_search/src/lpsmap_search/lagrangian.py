@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import kernel, leaf
-from lpsmap_core.api import BoolArray, FloatArray, IntArray
-from lpsmap_search.branching import Branch, Means, choose_branch
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_search.branching import Means, choose_branch
 from lpsmap_search.constraints import CONSTRAINT_TOLERANCE
 from lpsmap_search.corpus import Derivations
 from lpsmap_search.shares import SUM_TOLERANCE, Totals, phi, tighten
@@ -40,9 +40,6 @@ HALVED_AFTER = 3
 
 STATIONARY = 1e-20
 """Squared norm of a subgradient that is zero up to rounding: the multipliers are optimal."""
-
-MIN_PROBABILITY = 1e-300
-"""The probability whose logarithm replaces that of zero."""
 
 
 class ConstraintRow(NamedTuple):
@@ -66,8 +63,6 @@ class Bounds(NamedTuple):
     """The upper bound of that parameter in the lower box."""
     above: FloatArray
     """The lower bound of that parameter in the upper box."""
-    lower: BoolArray
-    """Whether the point of the relaxation is in the lower box."""
     counts: FloatArray
     """The counts of the best structures found that satisfy the constraint."""
     value: FloatArray
@@ -218,7 +213,6 @@ def bound_boxes(
             continue
         _enumerate(first, low, high, vertices)
         h[:], x = multipliers[b, :n], max(multipliers[b, n], 0.0)
-        _fit_points(low, high, h)
         means.counts[:], means.p[:], means.value[:] = 0.0, 0.0, 0.0
         least, distance, n_worse = np.inf, 0.0, 0
         for _ in range(n_steps):
@@ -247,7 +241,9 @@ def bound_boxes(
                 h[m] -= rate * f[m]
             x = max(x - rate * excess, 0.0)
         results.bound[b] = least
-        _note_branch(b, choose_branch(first, totals, low, high, means), results)
+        branch = choose_branch(first, totals, low, high, means)
+        results.branch[b] = branch.parameter
+        results.below[b], results.above[b] = branch.below, branch.above
 
 
 @leaf
@@ -318,23 +314,3 @@ def _likelihood(first: IntArray, f: FloatArray) -> float:
             value += phi(f[m])
         value -= phi(total)
     return value
-
-
-@leaf
-def _fit_points(low: FloatArray, high: FloatArray, h: FloatArray) -> None:
-    """Set the optimal multipliers of a box that is a single point.
-
-    They are the logarithms, so the bound is the likelihood of the best structure.
-    """
-    for m in range(len(h)):
-        if high[m] > low[m]:
-            return
-    for m in range(len(h)):
-        h[m] = np.log(max(low[m], MIN_PROBABILITY))
-
-
-@leaf
-def _note_branch(b: int, branch: Branch, results: Bounds) -> None:
-    """Write the branching parameter of a box."""
-    results.branch[b], results.lower[b] = branch.parameter, branch.lower
-    results.below[b], results.above[b] = branch.below, branch.above

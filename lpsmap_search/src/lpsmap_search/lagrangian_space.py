@@ -100,7 +100,6 @@ class LagrangianSpace(BoxSpace[Box]):
             np.empty(size, dtype=np.int64),
             np.empty(size),
             np.empty(size),
-            np.empty(size, dtype=np.bool_),
             np.empty((size, n)),
             np.empty(size),
         )
@@ -133,10 +132,5 @@ class LagrangianSpace(BoxSpace[Box]):
 
 
 def _children(box: FloatArray, multipliers: FloatArray, i: int, results: Bounds) -> list[Box]:
-    branch = Branch(
-        int(results.branch[i]),
-        float(results.below[i]),
-        float(results.above[i]),
-        bool(results.lower[i]),
-    )
+    branch = Branch(int(results.branch[i]), float(results.below[i]), float(results.above[i]))
     return [Box(half, multipliers) for half in halves(box, branch)]

@@ -34,9 +34,6 @@ SUM_TOLERANCE = 1e-9
 MAX_TOTAL = 100
 """Above this, a total that is not fixed has too many fractions to search."""
 
-ROUNDS = 2
-"""Number of rounds in which a box is tightened by sums and by fractions."""
-
 
 class Totals(NamedTuple):
     """The range of the sum of counts of each block, over all structures."""
@@ -92,9 +89,8 @@ def count_ranges(corpus: Corpus, weights: FloatArray) -> tuple[IntArray, IntArra
 @leaf
 def tighten(first: IntArray, totals: Totals, low: FloatArray, high: FloatArray) -> bool:
     """Tighten a box; return whether it holds shares."""
-    for _ in range(ROUNDS):
-        if not (shrink(first, low, high) and _snap(first, totals, low, high)):
-            return False
+    if not (shrink(first, low, high) and _snap(first, totals, low, high)):
+        return False
     return bool(shrink(first, low, high))
 
 

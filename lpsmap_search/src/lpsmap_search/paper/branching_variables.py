@@ -48,12 +48,10 @@ def most_regretted(
     if not wide.any():
         return None
     m = int(np.where(wide, regret, -np.inf).argmax())
-    middle, width = 0.5 * (low[m] + high[m]), high[m] - low[m]
-    p = float(np.exp(theta[m]))
-    at = middle
+    at, width = 0.5 * (low[m] + high[m]), high[m] - low[m]
     if split == "point":
-        at = min(max(p, low[m] + MARGIN * width), high[m] - MARGIN * width)
-    return Branch(m, float(at), float(at), p < at or (p == at and at < middle))
+        at = min(max(np.exp(theta[m]), low[m] + MARGIN * width), high[m] - MARGIN * width)
+    return Branch(m, float(at), float(at))
 
 
 def most_fractional(values: FloatArray, whole: FloatArray) -> int | None:
