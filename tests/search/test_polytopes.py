@@ -12,6 +12,7 @@ from lpsmap_search import Corpus, CountModel, DependencyModelWithValence, Hidden
 from lpsmap_search.flow_polytope import flow_polytope
 from lpsmap_search.linear_programs import SimplexSolver
 from lpsmap_search.polytopes import Polytope, hypergraph_polytope
+from programs import dense, program_over
 
 pytest.importorskip("highspy")
 optimize = pytest.importorskip("scipy.optimize")
@@ -44,7 +45,7 @@ def drawn_scores(model: CountModel, rng: np.random.Generator) -> np.ndarray:
 
 
 def maximum(polytope: Polytope, scores: np.ndarray) -> float:
-    found = SimplexSolver(polytope.program(scores)).solve()
+    found = SimplexSolver(program_over(polytope, scores)).solve()
     assert found.status == "optimal"
     return found.bound
 
@@ -52,11 +53,11 @@ def maximum(polytope: Polytope, scores: np.ndarray) -> float:
 def integral_maximum(polytope: Polytope, scores: np.ndarray) -> float:
     """Return the best value of an integral point, by another solver's door."""
     found = optimize.milp(
-        -polytope.counts.weighted_rows(scores),
+        -dense(polytope.counts).T @ scores,
         integrality=np.ones(len(polytope.upper)),
         bounds=optimize.Bounds(0.0, polytope.upper),
         constraints=optimize.LinearConstraint(
-            polytope.matrix.dense(), polytope.row_lower, polytope.row_upper
+            dense(polytope.matrix), polytope.row_lower, polytope.row_upper
         ),
         options={"mip_rel_gap": 0.0},
     )
@@ -125,11 +126,11 @@ def test_every_tree_counts_what_it_has() -> None:
     for polytope in (flow_polytope(corpus), hypergraph_polytope(corpus)):
         for _ in range(5):
             found = optimize.milp(
-                -polytope.counts.weighted_rows(rng.standard_normal(45)),
+                -dense(polytope.counts).T @ rng.standard_normal(45),
                 integrality=np.ones(len(polytope.upper)),
                 bounds=optimize.Bounds(0.0, polytope.upper),
                 constraints=optimize.LinearConstraint(
-                    polytope.matrix.dense(), polytope.row_lower, polytope.row_upper
+                    dense(polytope.matrix), polytope.row_lower, polytope.row_upper
                 ),
             )
             assert tuple(np.round(polytope.counts @ found.x).astype(int)) in trees

@@ -96,7 +96,7 @@ def _joined(hypergraphs: Sequence[Hypergraph], multiplicity: IntArray) -> Deriva
     n_items = n_edges = n_uses = 0
     for hypergraph in hypergraphs:
         edges, are_parameters = hypergraph.edges, hypergraph.edges.entries >= hypergraph.arity
-        first = offsets_of(are_parameters)[edges.first_entry]
+        first = offsets_of(are_parameters.astype(np.int64))[edges.first_entry]
         first_edge.append(np.concatenate([[0], edges.first_edge[:-1]]) + n_edges)
         tails.append(edges.tails + n_items)
         first_use.append(first[:-1] + n_uses)

@@ -44,28 +44,32 @@ def flow_polytope(corpus: Corpus) -> Polytope:
             f"corpus: got a corpus of {type(model).__name__}; expected one of "
             "DependencyModelWithValence. `hypergraph_polytope` supports every model."
         )
-    sentences = []
+    trees = _Trees(model)
     for sentence, times in zip(corpus.sentences, corpus.multiplicity, strict=True):
-        trees = _Trees(model, sentence, float(times))
+        trees.add_arcs(sentence, float(times))
         trees.add_flow()
         trees.add_projectivity()
         trees.add_decisions()
-        sentences.append(trees)
-    return _joined(sentences, model.n_parameters)
+    return trees.polytope()
 
 
 class _Trees:
-    """Rows and columns of the trees of a sentence. Words have positions 1 to N, the root 0."""
+    """Rows and columns of the trees of sentences, of which words have positions 1 to N, the root 0.
 
-    def __init__(
-        self, model: DependencyModelWithValence, sentence: tuple[int, ...], times: float
-    ) -> None:
-        self.n, self.times = len(sentence), times
+    After `add_arcs`, the other methods refer to its sentence.
+    """
+
+    def __init__(self, model: DependencyModelWithValence) -> None:
+        self._model = model
         self.n_columns = self.n_rows = 0
-        self.rows: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self.rows: list[Entries] = []
         self.bounds: list[tuple[FloatArray, FloatArray]] = []
         self.upper: list[FloatArray] = []
-        self.counts: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self.counts: list[Entries] = []
+
+    def add_arcs(self, sentence: tuple[int, ...], times: float) -> None:
+        """Add the arcs of a sentence that occurs some times."""
+        self.n, self.times, model = len(sentence), times, self._model
         head, child = (x.reshape(-1) for x in np.indices((self.n + 1, self.n + 1)))
         is_arc = (head != child) & (child > 0)
         self.head, self.child = head[is_arc], child[is_arc]
@@ -161,22 +165,14 @@ class _Trees:
     def _count(self, parameter: IntArray, column: IntArray, value: float) -> None:
         self.counts.append((parameter, column, np.full(len(column), value)))
 
-
-def _joined(sentences: list[_Trees], n_parameters: int) -> Polytope:
-    """Return the polytope of all sentences, with concatenated rows and columns."""
-    first_row = np.cumsum([0, *(trees.n_rows for trees in sentences)])
-    first_column = np.cumsum([0, *(trees.n_columns for trees in sentences)])
-    rows: list[Entries] = []
-    counts: list[Entries] = []
-    for trees, above, before in zip(sentences, first_row, first_column, strict=False):
-        rows += [(row + above, column + before, value) for row, column, value in trees.rows]
-        counts += [(parameter, column + before, v) for parameter, column, v in trees.counts]
-    lower, upper = zip(*(bounds for trees in sentences for bounds in trees.bounds), strict=True)
-    n_rows, n_columns = int(first_row[-1]), int(first_column[-1])
-    return Polytope(
-        SparseMatrix.from_pieces(rows, (n_rows, n_columns)),
-        np.concatenate(lower),
-        np.concatenate(upper),
-        np.concatenate([x for trees in sentences for x in trees.upper]),
-        SparseMatrix.from_pieces(counts, (n_parameters, n_columns)),
-    )
+    def polytope(self) -> Polytope:
+        """Return the polytope of all sentences."""
+        lower, upper = map(np.concatenate, zip(*self.bounds, strict=True))
+        n_parameters = self._model.n_parameters
+        return Polytope(
+            SparseMatrix.from_pieces(self.rows, (self.n_rows, self.n_columns)),
+            lower,
+            upper,
+            np.concatenate(self.upper),
+            SparseMatrix.from_pieces(self.counts, (n_parameters, self.n_columns)),
+        )

@@ -14,13 +14,7 @@ from lpsmap_decode import SearchResult
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.inside_outside import sampled_counts
-from lpsmap_search.local_search import (
-    Trained,
-    expectation_step,
-    improved,
-    restarts,
-    unconstrained_step,
-)
+from lpsmap_search.local_search import Trained, expectation_step, improved, restarts
 
 __all__ = ["Incumbent"]
 
@@ -66,8 +60,7 @@ class Incumbent:
         left = deadline.left
         self._deadline = Deadline(None if left == math.inf else SHARE * left, within=deadline)
         self._report = report
-        free = unconstrained_step(corpus, "viterbi", 1.0)
-        self._step = expectation_step(corpus, "viterbi", free, constraint)
+        self._step = expectation_step(corpus, "viterbi", constraint=constraint)
         self._best: SearchResult[FloatArray] = SearchResult(bound=0.0)
 
     def found(self, n_restarts: int) -> tuple[float, FloatArray]:
@@ -109,8 +102,7 @@ class Incumbent:
 
     def _soften(self, n_restarts: int) -> None:
         """Run Viterbi EM from the results of soft EM, which beats most uniform starts."""
-        free = unconstrained_step(self._corpus, "soft", 1.0)
-        step = expectation_step(self._corpus, "soft", free, self._constraint)
+        step = expectation_step(self._corpus, "soft", constraint=self._constraint)
         for number in range(n_restarts):
             if self._deadline.passed:
                 return

@@ -16,13 +16,7 @@ from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.global_search import Certified, global_search
-from lpsmap_search.local_search import (
-    Method,
-    Trained,
-    expectation_step,
-    restarts,
-    unconstrained_step,
-)
+from lpsmap_search.local_search import Method, Trained, expectation_step, restarts
 from lpsmap_search.parses import directed_accuracy, parse
 from lpsmap_search.tagged_sentence import TaggedSentence
 
@@ -242,9 +236,7 @@ def likelihood(
     constraint
         A constraint on the structures, or None.
     """
-    step = expectation_step(
-        corpus, "viterbi", unconstrained_step(corpus, "viterbi", 1.0), constraint
-    )
+    step = expectation_step(corpus, "viterbi", constraint=constraint)
     with np.errstate(divide="ignore"):
         return step(np.log(parameters))[0]
 

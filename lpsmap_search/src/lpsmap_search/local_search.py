@@ -106,15 +106,19 @@ def expectation_maximisation(
     """
     smoothing = checked_nonnegative("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
-    step = unconstrained_step(corpus, method, temperature)
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
-    step = expectation_step(corpus, method, step, constraint)
+    step = expectation_step(corpus, method, temperature, constraint)
     return improved(corpus, parameters, step, smoothing, max_steps, lambda trained: True)
 
 
-def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> ExpectationStep:
-    """Return the E-step of a method; it is not thread-safe.
+def expectation_step(
+    corpus: Corpus,
+    method: Method,
+    temperature: float = 1.0,
+    constraint: CountConstraint | None = None,
+) -> ExpectationStep:
+    """Return the E-step of a method, with its objective as value; it is not thread-safe.
 
     Raises
     ------
@@ -122,18 +126,13 @@ def unconstrained_step(corpus: Corpus, method: Method, temperature: float) -> Ex
         If the method is unknown, or the temperature is not positive.
     """
     temperature = checked_positive("temperature", temperature)
-    if method == "sparsemap":
-        return SparseCounts(corpus, temperature)
-    steps = {"viterbi": viterbi, "soft": expected_counts}
-    if method not in steps:
+    steps: dict[str, ExpectationStep] = {
+        "viterbi": functools.partial(viterbi, corpus),
+        "soft": functools.partial(expected_counts, corpus),
+    }
+    if method not in (*steps, "sparsemap"):
         raise ValueError(f"method: got {method!r}; expected 'viterbi', 'soft' or 'sparsemap'.")
-    return functools.partial(steps[method], corpus)
-
-
-def expectation_step(
-    corpus: Corpus, method: Method, step: ExpectationStep, constraint: CountConstraint | None
-) -> ExpectationStep:
-    """Return an E-step under a constraint, with the objective of the method as its value."""
+    step = steps[method] if method in steps else SparseCounts(corpus, temperature)
     if constraint is not None:
         step = constrained(step, constraint)
     if method != "viterbi":
@@ -225,14 +224,13 @@ def restarts(
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
     deadline = Deadline(checked_time(max_time), within=deadline)
     n_threads = min(threads, n_restarts)
-    steps = [unconstrained_step(corpus, method, temperature) for _ in range(n_threads)]
     if constraint is not None:
         constraint = checked_constraint(corpus, constraint)
+    steps = [expectation_step(corpus, method, temperature, constraint) for _ in range(n_threads)]
     best = _Best(deadline, report)
     numbers = iter(range(n_restarts))  # shared by the threads
 
-    def run_some(free: ExpectationStep) -> None:
-        step = expectation_step(corpus, method, free, constraint)
+    def run_some(step: ExpectationStep) -> None:
         for number in numbers:
             if number and deadline.passed:
                 break

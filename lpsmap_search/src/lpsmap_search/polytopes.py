@@ -13,7 +13,6 @@ import numpy as np
 from lpsmap_core import kernel
 from lpsmap_core.api import FloatArray
 from lpsmap_search.corpus import Corpus, Derivations
-from lpsmap_search.linear_programs import LinearProgram
 from lpsmap_search.sparse_matrix import SparseMatrix
 
 __all__ = ["Polytope", "hypergraph_polytope"]
@@ -37,23 +36,6 @@ class Polytope:
     """(n,) finite."""
     counts: SparseMatrix
     """(M, n) the counts of a point are ``counts @ x``."""
-
-    def program(self, scores: FloatArray) -> LinearProgram:
-        """Return the program that maximises ``<scores, counts>``.
-
-        Parameters
-        ----------
-        scores
-            (M,) finite scores of the parameters.
-        """
-        return LinearProgram(
-            self.counts.weighted_rows(scores),
-            np.zeros_like(self.upper),
-            self.upper,
-            self.matrix,
-            self.row_lower,
-            self.row_upper,
-        )
 
 
 def hypergraph_polytope(corpus: Corpus) -> Polytope:

@@ -101,16 +101,6 @@ class SparseMatrix:
     def __matmul__(self, x: FloatArray) -> FloatArray:
         return sums_at(self.row, self.value * x[self.column], self.n_rows)
 
-    def weighted_rows(self, weights: FloatArray) -> FloatArray:
-        """Return the weighted sum of the rows.
-
-        Parameters
-        ----------
-        weights
-            (m,) weights.
-        """
-        return sums_at(self.column, self.value * weights[self.row], self.n_columns)
-
     def entries(self, row: npt.ArrayLike, column: npt.ArrayLike) -> IntArray:
         """Return the positions of places among the stored entries.
 
@@ -130,12 +120,6 @@ class SparseMatrix:
         if not len(places) or (places[entry] != keys).any():
             raise ValueError("row, column: got a place without an entry; expected stored entries.")
         return entry
-
-    def dense(self) -> npt.NDArray[np.float64]:
-        """Return the matrix as an array, of shape (m, n)."""
-        full = np.zeros((self.n_rows, self.n_columns))
-        full[self.row, self.column] = self.value
-        return full
 
 
 def sums_at(places: IntArray, values: FloatArray, n: int) -> FloatArray:

@@ -19,7 +19,6 @@ from lpsmap_search.flow_polytope import flow_polytope
 from lpsmap_search.linear_programs import LinearProgram, SimplexSolver
 from lpsmap_search.paper import McCormickNode, McCormickOptions, McCormickSpace
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
-from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.products import (
     linearised,
     monomial_bounds,
@@ -31,6 +30,7 @@ from lpsmap_search.paper.tangents import separated, simplex_tangents, tangent_ro
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import count_ranges
 from lpsmap_search.sparse_matrix import SparseMatrix
+from programs import dense, program_over
 
 pytest.importorskip("highspy")
 
@@ -131,7 +131,7 @@ class Program:
     ) -> None:
         self.corpus, self.rng = Corpus(MODEL, SMALL), rng
         self.polytope = POLYTOPES[polytope](self.corpus)
-        parses, m = parse_rows(self.polytope), MODEL.n_parameters
+        parses, m = self.polytope, MODEL.n_parameters
         self.least = np.full(m, -4.0)
         counts = count_ranges(self.corpus, np.eye(m))
         self.ranges = Ranges(
@@ -146,7 +146,7 @@ class Program:
         theta = logarithms(drawn_probabilities(MODEL.first, self.rng), self.least)
         while True:  # the flow polytope has fractional vertices
             scores = self.rng.standard_normal(MODEL.n_parameters)
-            y = np.round(SimplexSolver(self.polytope.program(scores)).solve().x, 6)
+            y = np.round(SimplexSolver(program_over(self.polytope, scores)).solve().x, 6)
             if (y == np.round(y)).all():
                 return np.concatenate([theta, self.polytope.counts @ y, y])
 
@@ -191,7 +191,7 @@ def test_a_number_of_products_is_drawn_without_repetition(
 def test_the_filter_finds_the_products_of_the_objective(rng: np.random.Generator) -> None:
     constraint = CountConstraint(np.ones(MODEL.n_parameters), 1.0)
     rows = Program("flow", rng, constraint).rows
-    used = rows.at_least_zero.dense() != 0.0
+    used = dense(rows.at_least_zero) != 0.0
     m = MODEL.n_parameters
     theta, counts = used[:, 1 : 1 + m].astype(int), used[:, 1 + m : 1 + 2 * m].astype(int)
     expected = {tuple(pair) for pair in np.argwhere(theta @ counts.T)}

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_search.constraints import CountConstraint
-from lpsmap_search.paper.parse_rows import ParseRows
 from lpsmap_search.paper.tangents import Tangents, tangent_rows
-from lpsmap_search.sparse_matrix import SparseMatrix
+from lpsmap_search.polytopes import Polytope
+from lpsmap_search.sparse_matrix import Entries, SparseMatrix
 
 __all__ = ["LinearRows", "Ranges"]
 
@@ -34,7 +34,7 @@ class LinearRows:
     first
         (C + 1,) where the blocks of parameters begin.
     parses
-        Rows of the variables of the parses.
+        The polytope of the parses.
     ranges
         Bounds of all variables, valid in every box.
     tangents
@@ -58,25 +58,50 @@ class LinearRows:
     def __init__(
         self,
         first: IntArray,
-        parses: ParseRows,
+        parses: Polytope,
         ranges: Ranges,
         tangents: Tangents,
         constraint: CountConstraint | None = None,
     ) -> None:
         n, m = len(ranges.lower), int(first[-1])
-        inequalities = [tangent_rows(first, tangents, n + 1)]
-        inequalities.append(_shifted(parses.inequalities, 2 * m, n + 1))
+        x, counted, of_parses = 1 + np.arange(n), 1 + m + np.arange(m), 1 + 2 * m
+        bounds: list[Entries] = [
+            (0, 0, 1.0),
+            (x, 0, -ranges.lower),
+            (x, x, 1.0),
+            (n + x, 0, ranges.upper),
+            (n + x, x, -1.0),
+        ]
+        low, high = parses.row_lower, parses.row_upper
+        equal = low == high
+        above, below = ~equal & (low > -np.inf), ~equal & (high < np.inf)
+        inequalities = [
+            tangent_rows(first, tangents, n + 1),
+            _expressions(parses.matrix, above, -low, 1.0, (of_parses, n + 1)),
+            _expressions(parses.matrix, below, high, -1.0, (of_parses, n + 1)),
+        ]
         if constraint is not None:
-            inequalities.append(_constraint_row(constraint, n + 1))
-        equalities = [_shifted(parses.equalities, 2 * m, n + 1), _counts(parses.counts, n + 1)]
+            used = np.flatnonzero(constraint.weights)
+            terms: list[Entries] = [
+                (0, 0, -constraint.least),
+                (0, counted[used], constraint.weights[used]),
+            ]
+            inequalities.append(SparseMatrix.from_pieces(terms, (1, n + 1)))
+        of_counts, of_variables = parses.counts, np.arange(n)
+        counts: list[Entries] = [
+            (of_counts.row, of_parses + of_counts.column, of_counts.value),
+            (np.arange(m), counted, -1.0),
+        ]
+        equalities = [
+            _expressions(parses.matrix, equal, -low, 1.0, (of_parses, n + 1)),
+            SparseMatrix.from_pieces(counts, (m, n + 1)),
+        ]
         self.matrix = SparseMatrix.stacked(
             [
-                _constants(np.ones(1), n + 1),
-                _bounds(ranges.lower, 1.0),
-                _bounds(ranges.upper, -1.0),
+                SparseMatrix.from_pieces(bounds, (1 + 2 * n, n + 1)),
                 *inequalities,
                 *equalities,
-                _variables(n),
+                SparseMatrix.from_entries(of_variables, x, 1.0, (n, n + 1)),
             ]
         )
         self.n_variables, self.n_parameters = n, m
@@ -121,41 +146,19 @@ class LinearRows:
         return values
 
 
-def _constants(values: FloatArray, n_columns: int) -> SparseMatrix:
-    n = len(values)
-    return SparseMatrix(np.arange(n + 1), np.zeros(n, dtype=np.int64), values, n_columns)
+def _expressions(
+    matrix: SparseMatrix,
+    chosen: BoolArray,
+    constants: FloatArray,
+    sign: float,
+    columns: tuple[int, int],
+) -> SparseMatrix:
+    """Return ``constant + sign * <row, y>`` for chosen rows.
 
-
-def _variables(n: int) -> SparseMatrix:
-    return SparseMatrix(np.arange(n + 1), np.arange(1, n + 1), np.ones(n), n + 1)
-
-
-def _bounds(bounds: FloatArray, sign: float) -> SparseMatrix:
-    """Return ``sign * (x - bound)`` for all variables."""
-    n = len(bounds)
-    column = np.stack([np.zeros(n, dtype=np.int64), np.arange(1, n + 1)], axis=1)
-    value = np.stack([-sign * bounds, np.full(n, sign)], axis=1)
-    return SparseMatrix(2 * np.arange(n + 1), column.reshape(-1), value.reshape(-1), n + 1)
-
-
-def _shifted(matrix: SparseMatrix, shift: int, n_columns: int) -> SparseMatrix:
-    """Return rows with all columns except the constant shifted to the right."""
-    column = np.where(matrix.column > 0, matrix.column + shift, 0)
-    return SparseMatrix(matrix.start, column, matrix.value, n_columns)
-
-
-def _counts(counts: SparseMatrix, n_columns: int) -> SparseMatrix:
-    """Return ``<row, y> - f_m`` for all counts."""
-    m = counts.n_rows
-    row = np.concatenate([counts.row, np.arange(m)])
-    column = np.concatenate([counts.column + 2 * m + 1, np.arange(m) + m + 1])
-    value = np.concatenate([counts.value, -np.ones(m)])
-    return SparseMatrix.from_entries(row, column, value, (m, n_columns))
-
-
-def _constraint_row(constraint: CountConstraint, n_columns: int) -> SparseMatrix:
-    m = len(constraint.weights)
-    used = np.flatnonzero(constraint.weights)
-    column = np.concatenate([[0], used + m + 1])
-    value = np.concatenate([[-constraint.least], constraint.weights[used]])
-    return SparseMatrix(np.array([0, len(column)]), column, value, n_columns)
+    `columns` are the column of the first variable y, and the number of all columns.
+    """
+    first, n_columns = columns
+    number, n = np.cumsum(chosen) - 1, int(chosen.sum())
+    kept = chosen[matrix.row]
+    terms = number[matrix.row[kept]], first + matrix.column[kept], sign * matrix.value[kept]
+    return SparseMatrix.from_pieces([(np.arange(n), 0, constants[chosen]), terms], (n, n_columns))

@@ -24,7 +24,6 @@ from lpsmap_search.linear_programs import (
 )
 from lpsmap_search.paper.branching_variables import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
-from lpsmap_search.paper.parse_rows import parse_rows
 from lpsmap_search.paper.projections import Projection, completed, parsed_counts, projected
 from lpsmap_search.paper.relaxation import McCormickRelaxation
 from lpsmap_search.paper.row_pairs import Filter
@@ -152,7 +151,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         self._options = options = _checked(options or McCormickOptions())
         model, rng = corpus.model, np.random.default_rng(options.seed)
         flow = options.polytope == "flow"
-        parses = parse_rows(flow_polytope(corpus) if flow else hypergraph_polytope(corpus))
+        parses = flow_polytope(corpus) if flow else hypergraph_polytope(corpus)
         self._least_counts, self._most_counts = count_ranges(corpus, np.eye(model.n_parameters))
         _, most = count_ranges(corpus, np.eye(len(model.first) - 1)[:, model.block])
         least = -1.0 - np.log(np.maximum(most, 1))[model.block]
