@@ -8,8 +8,8 @@ import math
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import click
 
@@ -193,7 +193,7 @@ def induce(corpus: Path, **options: Any) -> None:
     The exit code is 0, or 3 if a search ended without a proof. It is 1 if a file cannot be read,
     used for training or written, and 2 for a usage error.
     """
-    arguments = _Arguments(**options)
+    arguments = SimpleNamespace(**options)
     _check(arguments)
     pictures = {"--draw": arguments.draw, "--trace": arguments.trace}
     figures = plotting_module("lpsmap_search.figures", pictures)
@@ -217,34 +217,6 @@ def induce(corpus: Path, **options: Any) -> None:
         raise SystemExit(NOT_PROVED)
 
 
-class _Arguments(NamedTuple):
-    """The options of the command."""
-
-    method: str
-    max_words: int
-    min_words: int
-    sentences: int | None
-    punctuation: bool
-    constraints: str
-    share: float
-    max_time: float | None
-    gap: float
-    relaxation: str
-    restarts: int | None
-    smoothing: float | None
-    temperature: float
-    seed: int
-    workers: int
-    checkpoint: Path | None
-    out: Path | None
-    form: str | None
-    parses: int | None
-    draw: Path | None
-    trace: Path | None
-    max_memory: float
-    quiet: bool
-
-
 ONLY_WITH = {
     "gap": ("method", (SEARCH,)),
     "relaxation": ("method", (SEARCH,)),
@@ -257,7 +229,7 @@ ONLY_WITH = {
 """Options that apply only with certain values of another option."""
 
 
-def _check(arguments: _Arguments) -> None:
+def _check(arguments: SimpleNamespace) -> None:
     """Validate options and output files before the training."""
     check_options_apply(ONLY_WITH)
     if arguments.min_words > arguments.max_words:
@@ -270,7 +242,7 @@ def _check(arguments: _Arguments) -> None:
             check_writable(option, path)
 
 
-def _read(path: Path, arguments: _Arguments) -> list[TaggedSentence]:
+def _read(path: Path, arguments: SimpleNamespace) -> list[TaggedSentence]:
     corpus = read_conllu(path, max_words=arguments.max_words, punctuation=arguments.punctuation)
     long_enough = (sentence for sentence in corpus if len(sentence) >= arguments.min_words)
     with memory_limit(arguments.max_memory):
@@ -283,7 +255,7 @@ def _read(path: Path, arguments: _Arguments) -> list[TaggedSentence]:
     return sentences
 
 
-def _options(arguments: _Arguments, corpus: Corpus) -> Options:
+def _options(arguments: SimpleNamespace, corpus: Corpus) -> Options:
     more = {
         "relaxation": arguments.relaxation,
         "checkpoint": arguments.checkpoint,
@@ -342,7 +314,7 @@ def _write_grammar(out: Path | None, answer: Report) -> OSError | None:
     return None
 
 
-def _draw(figures: ModuleType, arguments: _Arguments, answer: Report) -> None:
+def _draw(figures: ModuleType, arguments: SimpleNamespace, answer: Report) -> None:
     if arguments.trace is not None:
         rows = [moment[:3] for moment in answer.induced.history]
         save_picture("--trace", figures.bounds(rows).figure, arguments.trace)

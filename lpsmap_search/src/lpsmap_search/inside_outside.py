@@ -96,44 +96,34 @@ def _inside(
 ) -> float:
     """Write the log-sum over derivations of every item, and the probabilities of its hyperedges."""
     score_kinds(derivations, scores, kind_scores)
+    first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
     log_likelihood = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         total[begin] = 0.0
-        _sum(derivations, begin, end, kind_scores, total, local)
+        for item in range(begin + 1, end):
+            most = -np.inf
+            for e in range(first_edge[item], first_edge[item + 1]):
+                local[e] = total[tails[2 * e]] + total[tails[2 * e + 1]] + kind_scores[kind[e]]
+                most = max(most, local[e])
+            total[item] = most + _normalise(local, first_edge[item], first_edge[item + 1], most)
         log_likelihood += derivations.multiplicity[s] * total[end - 1]
     return log_likelihood
 
 
 @leaf
-def _sum(
-    derivations: Derivations,
-    begin: int,
-    end: int,
-    kind_scores: FloatArray,
-    total: FloatArray,
-    local: FloatArray,
-) -> None:
-    first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
-    for item in range(begin + 1, end):
-        most, mass = -np.inf, 0.0
-        for e in range(first_edge[item], first_edge[item + 1]):
-            score = total[tails[2 * e]] + total[tails[2 * e + 1]] + kind_scores[kind[e]]
-            local[e] = score
-            most = max(most, score)
-        if most == -np.inf:
-            local[first_edge[item] : first_edge[item + 1]] = 0.0
-            total[item] = most
-            continue
-        if first_edge[item + 1] == first_edge[item] + 1:
-            local[first_edge[item]], total[item] = 1.0, most
-            continue
-        for e in range(first_edge[item], first_edge[item + 1]):
-            local[e] = np.exp(local[e] - most)
-            mass += local[e]
-        for e in range(first_edge[item], first_edge[item + 1]):
-            local[e] /= mass
-        total[item] = most + np.log(mass)
+def _normalise(local: FloatArray, first: int, last: int, most: float) -> float:
+    """Write probabilities for scores; return the logarithm of their mass relative to the best."""
+    if most == -np.inf or last == first + 1:
+        local[first:last] = 0.0 if most == -np.inf else 1.0
+        return 0.0
+    mass = 0.0
+    for e in range(first, last):
+        local[e] = np.exp(local[e] - most)
+        mass += local[e]
+    for e in range(first, last):
+        local[e] /= mass
+    return np.log(mass)  # type: ignore[no-any-return]
 
 
 @kernel
