@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
@@ -12,10 +14,30 @@ from lpsmap_dynamic.edges import (
     POLL_PERIOD,
     Edges,
     edge_score,
-    edges_of,
+    factor_of,
     largest_of,
     switch_on,
 )
+
+
+class RankedDerivations(NamedTuple):
+    """The best derivations of every item: rank j of item i is number ``i * k + j``.
+
+    Attributes
+    ----------
+    score
+        The scores, the best first.
+    edge, left, right
+        The hyperedge, and the ranks of the derivations of its two tails; no ranks if k is 1.
+    length
+        The number of derivations of each item; empty if k is 1.
+    """
+
+    score: FloatArray
+    edge: IntArray
+    left: IntArray
+    right: IntArray
+    length: IntArray
 
 
 @leaf
@@ -64,19 +86,21 @@ def best_derivation(
 @leaf
 def write_derivation(
     edges: Edges,
-    choice: IntArray,
+    k: int,
+    rank: int,
+    ranked: RankedDerivations,
     stack: IntArray,
     place: IntArray,
     start: int,
     entry: IndexArray,
     value: FloatArray,
 ) -> int:
-    """Write the entries of the derivation by chosen hyperedges; return the number of nonzeros.
+    """Write the entries of the goal's derivation of a rank; return the number of nonzeros.
 
     Parameters
     ----------
-    edges, choice
-        The hypergraph, and the chosen hyperedge of every item.
+    edges, k, rank, ranked
+        The hypergraph, the number of ranks, the rank, and the derivations of all items.
     stack
         Workspace for one more item than a derivation has hyperedges.
     place
@@ -85,18 +109,22 @@ def write_derivation(
         Outputs: the nonzeros.
     """
     tails = edges.tails
-    stack[0] = len(edges.first_edge) - 1
+    stack[0] = (len(edges.first_edge) - 1) * k + rank
     top, at = 1, start
     while top > 0:
         top -= 1
-        e = choice[stack[top]]
+        number = stack[top]
+        e = ranked.edge[number]
         at = switch_on(edges, e, place, at, entry, value)
-        for k in range(2 * e + 1, 2 * e - 1, -1):
-            if tails[k] > 0:
-                stack[top] = tails[k]
+        left, right = 0, 0
+        if k > 1:
+            left, right = ranked.left[number], ranked.right[number]
+        for tail, below in ((tails[2 * e + 1], right), (tails[2 * e], left)):
+            if tail > 0:
+                stack[top] = tail * k + below
                 top += 1
-    for k in range(start, at):
-        place[entry[k]] = -1
+    for j in range(start, at):
+        place[entry[j]] = -1
     return at - start
 
 
@@ -109,12 +137,12 @@ def best_derivations(
     start, entry, value, size = structures
     n_items, deepest = largest_of(rows, factors, N_ITEMS), largest_of(rows, factors, MAX_EDGES)
     best, choice = np.empty(n_items + 1), np.empty(n_items + 1, dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    ranked = RankedDerivations(best, choice, none, none, none)
     stack = np.empty(deepest + 1, dtype=np.int64)
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
     for r in rows:
-        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
-        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
-        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        edges, eta_u, eta_v = factor_of(r, factors, scores)
         best_derivation(edges, len(eta_u), eta_u, eta_v, best, choice)
-        size[r] = write_derivation(edges, choice, stack, place, start[r], entry, value)
+        size[r] = write_derivation(edges, 1, 0, ranked, stack, place, start[r], entry, value)

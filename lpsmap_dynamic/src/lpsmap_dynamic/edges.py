@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factors, kernel, leaf
+from lpsmap_core import Factors, Scores, kernel, leaf
 from lpsmap_core.api import FloatArray, IndexArray, IntArray
 
 N_ITEMS, N_EDGES, N_ENTRIES, MAX_NONZEROS, MAX_EDGES = range(5)
@@ -61,6 +61,15 @@ def edges_of(integers: IntArray, begin: int) -> Edges:
     c = b + 2 * n_edges
     d = c + n_edges + 1
     return Edges(integers[a:b], integers[b:c], integers[c:d], integers[d : d + n_entries])
+
+
+@kernel
+def factor_of(r: int, factors: Factors, scores: Scores) -> tuple[Edges, FloatArray, FloatArray]:
+    """Return the hypergraph of a factor, and views of the scores of its slots and additionals."""
+    offsets, extra = factors.offsets, factors.additional_offsets
+    eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
+    eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+    return edges_of(factors.integers, factors.integer_ranges[r, 0]), eta_u, eta_v
 
 
 @leaf

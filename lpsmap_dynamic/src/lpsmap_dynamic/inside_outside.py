@@ -18,6 +18,7 @@ from lpsmap_dynamic.edges import (
     Edges,
     edge_score,
     edges_of,
+    factor_of,
     largest_of,
 )
 from lpsmap_dynamic.exact_sums import two_sum
@@ -339,9 +340,7 @@ def beliefs_of(
     total, reach, doubt = np.empty(n_items + 1), np.empty(n_items + 1), np.empty(n_items + 1)
     rest, local = np.empty(n_items + 1), np.empty(n_edges)
     for r in rows:
-        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
-        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
-        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        edges, eta_u, eta_v = factor_of(r, factors, scores)
         m_r, n_r = m[offsets[r] : offsets[r + 1]], n[extra[r] : extra[r + 1]]
         log_partition[r] = inside(edges, len(eta_u), eta_u, eta_v, total, rest, local, doubt)
         remainder[r] = rest[len(edges.first_edge) - 1]

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factors, Scores, Structures, interrupted, kernel, largest_arity, leaf
-from lpsmap_core.api import FloatArray, IndexArray, IntArray
+from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_dynamic.best_derivation import RankedDerivations, write_derivation
 from lpsmap_dynamic.edges import (
     MAX_EDGES,
     N_EDGES,
@@ -15,31 +16,10 @@ from lpsmap_dynamic.edges import (
     POLL_PERIOD,
     Edges,
     edge_score,
-    edges_of,
+    factor_of,
     largest_of,
-    switch_on,
 )
 from lpsmap_dynamic.inside_outside import has_large, local_scores
-
-
-class RankedDerivations(NamedTuple):
-    """The best derivations of every item: rank j of item i is number ``i * k + j``.
-
-    Attributes
-    ----------
-    score
-        The scores, the best first.
-    edge, left, right
-        The hyperedge, and the ranks of the derivations of its two tails.
-    length
-        The number of derivations of each item.
-    """
-
-    score: FloatArray
-    edge: IntArray
-    left: IntArray
-    right: IntArray
-    length: IntArray
 
 
 class Heap(NamedTuple):
@@ -148,39 +128,6 @@ def _rank(
                 return
 
 
-@leaf
-def _write(
-    edges: Edges,
-    k: int,
-    rank: int,
-    ranked: RankedDerivations,
-    stack: IntArray,
-    place: IntArray,
-    start: int,
-    entry: IndexArray,
-    value: FloatArray,
-) -> int:
-    """Write the entries of the goal's derivation with a rank; return the number of nonzeros."""
-    tails = edges.tails
-    stack[0] = (len(edges.first_edge) - 1) * k + rank
-    top, at = 1, start
-    while top > 0:
-        top -= 1
-        number = stack[top]
-        e = ranked.edge[number]
-        at = switch_on(edges, e, place, at, entry, value)
-        for tail, below in (
-            (tails[2 * e], ranked.left[number]),
-            (tails[2 * e + 1], ranked.right[number]),
-        ):
-            if tail > 0:
-                stack[top] = tail * k + below
-                top += 1
-    for j in range(start, at):
-        place[entry[j]] = -1
-    return at - start
-
-
 @kernel
 def k_best_of(
     rows: IntArray,
@@ -223,9 +170,7 @@ def k_best_of(
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
     for r in rows:
-        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
-        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
-        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        edges, eta_u, eta_v = factor_of(r, factors, scores)
         if has_large(eta_u) or has_large(eta_v):
             local_scores(edges, len(eta_u), eta_u, eta_v, total, rest, weight)
         else:
@@ -234,6 +179,9 @@ def k_best_of(
         _rank(edges, k, weight, ranked, heap)
         goal = len(edges.first_edge) - 1
         for j in range(k):
-            s, size[r * k + j] = r * k + j, -1
+            s = r * k + j
+            size[s] = -1
             if j < ranked.length[goal]:
-                size[s] = _write(edges, k, j, ranked, stack, place, start[s], entry, value)
+                size[s] = write_derivation(
+                    edges, k, j, ranked, stack, place, start[s], entry, value
+                )

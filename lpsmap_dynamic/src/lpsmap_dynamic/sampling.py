@@ -11,7 +11,7 @@ from lpsmap_dynamic.edges import (
     N_EDGES,
     N_ITEMS,
     Edges,
-    edges_of,
+    factor_of,
     largest_of,
     switch_on,
 )
@@ -100,9 +100,7 @@ def samples_of(
     n_entries = largest_arity(rows, offsets) + largest_arity(rows, extra)
     place = np.full(n_entries, -1, dtype=np.int64)
     for r in rows:
-        edges = edges_of(factors.integers, factors.integer_ranges[r, 0])
-        eta_u = scores.eta_u[offsets[r] : offsets[r + 1]]
-        eta_v = scores.eta_v[extra[r] : extra[r + 1]]
+        edges, eta_u, eta_v = factor_of(r, factors, scores)
         exists = inside(edges, len(eta_u), eta_u, eta_v, total, rest, local, doubt) > -np.inf
         for s in range(r * n_samples, (r + 1) * n_samples):
             size[s] = -1

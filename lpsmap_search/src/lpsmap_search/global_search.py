@@ -13,7 +13,6 @@ import numpy as np
 from lpsmap_core import Deadline, ended_by_ctrl_c
 from lpsmap_core.api import FloatArray, checked_count, checked_flag
 from lpsmap_decode import Search, SearchProgress, SearchResult
-from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checkpoint import Autosave, Checkpoint, subject_of
 from lpsmap_search.checks import checked_nonnegative, checked_time
 from lpsmap_search.constraints import CountConstraint, checked_constraint
@@ -165,7 +164,8 @@ def global_search(
         try:
             begin -= 0.0 if state is None else state.found.seconds
             reporter = _Reporter([show] if report is None else [show, report], begin, deadline)
-            most_open = _most_open(space)
+            box = sum(array.nbytes for array in space.pack([space.root()]).values())
+            most_open = MAX_BYTES // (OVERHEAD + box)
             if state is None:
                 incumbent = Incumbent(corpus, seed, constraint, deadline, reporter)
                 start = incumbent.found(n_restarts)
@@ -176,12 +176,6 @@ def global_search(
         finally:
             workers.close()
     return _certified(corpus, search.found, gap)
-
-
-def _most_open(space: BoxSpace[Any]) -> int:
-    """Return the number of open boxes that the memory should hold."""
-    box = sum(array.nbytes for array in space.pack([space.root()]).values())
-    return MAX_BYTES // (OVERHEAD + box)
 
 
 class _Reporter:

@@ -72,33 +72,26 @@ class Incumbent:
             Number of restarts of Viterbi EM, and of soft EM. At least ten times as many restarts
             from perturbed counts follow, up to ten times the number that found the best.
         """
-        self._restart(n_restarts)
-        self._soften(n_restarts)
-        self._perturb(n_restarts)
-        assert self._best.answer is not None
-        return self._best.score, self._best.answer
-
-    def _take(self, score: float, counts: FloatArray) -> bool:
-        """Record better structures; return whether there is time left."""
-        if score > self._best.score:
-            self._best.score, self._best.answer = score, counts
-            self._report(replace(self._best))
-        return not self._deadline.passed
-
-    def _take_step(self, trained: Trained) -> bool:
-        return self._take(trained.objective, trained.counts)
-
-    def _restart(self, n_restarts: int) -> None:
-        """Run Viterbi EM from uniform starts."""
         trained = restarts(
             self._corpus,
             n_restarts=n_restarts,
             seed=self._seed,
             constraint=self._constraint,
             deadline=self._deadline,
-            report=self._take_step,
+            report=self._take,
         )
-        self._take_step(trained)
+        self._take(trained)
+        self._soften(n_restarts)
+        self._perturb(n_restarts)
+        assert self._best.answer is not None
+        return self._best.score, self._best.answer
+
+    def _take(self, trained: Trained) -> bool:
+        """Record structures if they are better; return whether there is time left."""
+        if trained.objective > self._best.score:
+            self._best.score, self._best.answer = trained.objective, trained.counts
+            self._report(replace(self._best))
+        return not self._deadline.passed
 
     def _soften(self, n_restarts: int) -> None:
         """Run Viterbi EM from the results of soft EM, which beats most uniform starts."""
@@ -133,7 +126,7 @@ class Incumbent:
     def _improve(self, counts: FloatArray) -> None:
         """Run Viterbi EM from counts."""
         start = counts + SMOOTHING
-        improved(self._corpus, start, self._step, SMOOTHING, MAX_STEPS, self._take_step)
+        improved(self._corpus, start, self._step, SMOOTHING, MAX_STEPS, self._take)
 
 
 def _drawn(corpus: Corpus, rng: np.random.Generator) -> FloatArray:

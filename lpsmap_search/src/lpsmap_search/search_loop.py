@@ -88,7 +88,7 @@ class SearchLoop:
 
     def _hand_out(self) -> bool:
         """Submit batches while there is room; return whether to wait for any."""
-        while len(self._out) < self._workers.most_batches:
+        while len(self._out) < self._workers.executor.most_batches:
             if self._deadline.passed:
                 break
             n_out = sum(map(len, self._out.values()))
@@ -105,10 +105,10 @@ class SearchLoop:
 
     def _size(self) -> int:
         """Return the size of the next batch; it leaves nodes for the other workers."""
-        if self._workers.here:
-            return self._workers.least_batch
-        share = self._n_open // self._workers.most_batches
-        return max(min(int(self._rate * SECONDS), share), self._workers.least_batch)
+        if self._workers.executor.in_process:
+            return self._workers.space.batch
+        share = self._n_open // self._workers.executor.most_batches
+        return max(min(int(self._rate * SECONDS), share), self._workers.space.batch)
 
     def _submit(self, batch: NodeBatch[Any], again: bool = False) -> None:
         score = self._search.found.score

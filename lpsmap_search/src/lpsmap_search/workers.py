@@ -44,18 +44,23 @@ class Workers:
         If `executor` is anything else.
     ValueError
         If the number is not positive, or the executor does not accept work.
+
+    Attributes
+    ----------
+    executor
+        The executor at present; `renew` replaces it.
     """
 
     def __init__(self, executor: AnyExecutor, space: BoxSpace[Any]) -> None:
-        self._space = space
-        self._executor = BatchExecutor(executor)
-        if not self._executor.renewable:
+        self.space = space
+        self.executor = BatchExecutor(executor)
+        if not self.executor.renewable:
             self._probe()
 
     def _probe(self) -> None:
         """Validate that the executor accepts work, which also starts its processes."""
         try:
-            self._executor.executor.submit(int)
+            self.executor.executor.submit(int)
         except RuntimeError as error:
             raise ValueError(
                 f"executor: got one that does not accept work ({error}). Create another one, and "
@@ -65,23 +70,8 @@ class Workers:
     @cached_property
     def _sent(self) -> tuple[str, bytes]:
         """The space for other processes: its digest and pickle."""
-        pickled = pickle.dumps(self._space)
+        pickled = pickle.dumps(self.space)
         return hashlib.sha256(pickled).hexdigest(), pickled
-
-    @property
-    def here(self) -> bool:
-        """Whether this process evaluates boxes."""
-        return self._executor.in_process
-
-    @property
-    def least_batch(self) -> int:
-        """The preferred number of nodes to evaluate together."""
-        return self._space.batch
-
-    @property
-    def most_batches(self) -> int:
-        """Maximum number of batches under way."""
-        return self._executor.most_batches
 
     def submit(
         self, nodes: Sequence[Any], score: float, again: bool = False
@@ -102,9 +92,9 @@ class Workers:
         RuntimeError
             If the executor broke, or was shut down.
         """
-        submit = self._executor.executor.submit
-        if not self._executor.needs_pickling:
-            return submit(evaluate, self._space, nodes, score)
+        submit = self.executor.executor.submit
+        if not self.executor.needs_pickling:
+            return submit(evaluate, self.space, nodes, score)
         key, pickled = self._sent
         return submit(_evaluate_by_key, key, pickled if again else None, nodes, score)
 
@@ -121,16 +111,16 @@ class Workers:
         bool
             Whether there is another executor.
         """
-        if possible and self._executor.renewable:
-            self._executor.renew()
+        if possible and self.executor.renewable:
+            self.executor.renew()
             return True
         self.close()
-        self._executor = BatchExecutor(None)
+        self.executor = BatchExecutor(None)
         return False
 
     def close(self) -> None:
         """Shut down an executor that was created here."""
-        self._executor.close(finished=False)
+        self.executor.close(finished=False)
 
 
 class BatchResult(NamedTuple):

@@ -22,9 +22,10 @@ from lpsmap_search.linear_programs import (
     SimplexSolver,
     highspy_module,
 )
+from lpsmap_search.local_search import expectation_maximisation
 from lpsmap_search.paper.branching_variables import Split, most_fractional, most_regretted
 from lpsmap_search.paper.linear_rows import LinearRows, Ranges
-from lpsmap_search.paper.projections import Projection, completed, parsed_counts, projected
+from lpsmap_search.paper.projections import Projection, parsed_counts, projected
 from lpsmap_search.paper.relaxation import McCormickRelaxation
 from lpsmap_search.paper.row_pairs import Filter
 from lpsmap_search.paper.tangents import Tangents, joined_tangents, separated, simplex_tangents
@@ -56,6 +57,9 @@ MAX_NODES = 16
 
 MAX_ROUNDS = 20
 """Maximum rounds of separation at a node."""
+
+TINY = 1e-12
+"""Probability that is added to all parameters before structures are found for them."""
 
 
 class McCormickOptions(NamedTuple):
@@ -263,7 +267,7 @@ class McCormickSpace(BoxSpace[McCormickNode]):
         return _NodeSolution(min(bound, solution.bound), solution, cuts, theta, regret, parses)
 
     def _answer(self, solved: _NodeSolution) -> tuple[float, FloatArray]:
-        """Return feasible structures near the solution of the relaxation."""
+        """Return the likelihood and counts of structures near the solution of the relaxation."""
         options, model = self._options, self._corpus.model
         if options.projection == "parse":
             parameters = model.normalised(parsed_counts(self._corpus, solved.parses))
@@ -271,9 +275,15 @@ class McCormickSpace(BoxSpace[McCormickNode]):
             # the least logarithm represents zero
             p = np.where(solved.theta > self._least, np.exp(solved.theta), 0.0)
             parameters = projected(model, p + options.added, options.projection)
-        return completed(
-            self._corpus, parameters, options.n_steps, options.smoothing, self._constraint
+        # a zero parameter forbids structures, possibly all of a sentence
+        trained = expectation_maximisation(
+            self._corpus,
+            parameters + TINY,
+            smoothing=options.smoothing,
+            max_steps=options.n_steps,
+            constraint=self._constraint,
         )
+        return trained.objective, trained.counts
 
     def _children(
         self, node: McCormickNode, solved: _NodeSolution, threshold: float

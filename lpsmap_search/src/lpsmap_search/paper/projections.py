@@ -8,14 +8,12 @@ import numpy as np
 
 from lpsmap_core import FactorGraph
 from lpsmap_core.api import FloatArray
-from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.dmv_tree import DMVTree
-from lpsmap_search.local_search import expectation_maximisation
 
-__all__ = ["Projection", "completed", "onto_simplex", "parsed_counts", "projected"]
+__all__ = ["Projection", "onto_simplex", "parsed_counts", "projected"]
 
 Projection = Literal["normalise", "euclidean", "parse"]
 """What is made feasible: the parameters in two ways, or the parses."""
@@ -102,46 +100,3 @@ def parsed_counts(corpus: Corpus, parses: FloatArray) -> FloatArray:
             index = numbered.reshape(-1).astype(np.int64)
             np.add.at(counts, index, corpus.multiplicity[s] * used.reshape(-1)[: len(index)])
     return counts
-
-
-def completed(
-    corpus: Corpus,
-    parameters: FloatArray,
-    n_steps: int,
-    smoothing: float,
-    constraint: CountConstraint | None = None,
-) -> tuple[float, FloatArray]:
-    """Return structures for parameters after some steps of Viterbi EM, and their likelihood.
-
-    The first step finds the best structures under the parameters.
-
-    Parameters
-    ----------
-    corpus
-        The sentences.
-    parameters
-        (M,) probabilities.
-    n_steps
-        Maximum number of steps, at least 1.
-    smoothing
-        Constant that the M-step adds to counts.
-    constraint
-        A constraint on the counts, or None.
-
-    Returns
-    -------
-    float
-        The likelihood of the structures with the optimal parameters for them.
-    counts
-        (M,) counts of the structures.
-    """
-    # a zero parameter forbids structures, possibly all of a sentence
-    start = corpus.model.normalised(parameters + TINY)
-    maximum = expectation_maximisation(
-        corpus, start, smoothing=smoothing, max_steps=n_steps, constraint=constraint
-    )
-    return maximum.objective, maximum.counts
-
-
-TINY = 1e-12
-"""Probability that is added to all parameters before decoding."""
