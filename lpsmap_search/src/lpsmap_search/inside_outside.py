@@ -9,7 +9,13 @@ import numpy as np
 from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
-from lpsmap_search.viterbi import add_by_kind, checked_scores, score_kinds
+from lpsmap_search.viterbi import (
+    Workspace,
+    add_by_kind,
+    checked_scores,
+    new_workspace,
+    score_kinds,
+)
 
 __all__ = ["expected_counts", "sampled_counts"]
 
@@ -40,12 +46,11 @@ def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArr
         If the scores are not of shape (M,), or one is NaN or infinite.
     """
     scores = checked_scores(corpus, scores)
-    derivations = corpus.derivations
-    total, local, kind_scores = _memory(derivations)
-    counts = np.zeros(len(scores))
-    log_likelihood = _inside(derivations, scores, total, local, kind_scores)
+    derivations, counts = corpus.derivations, np.zeros(len(scores))
+    workspace, local = new_workspace(derivations), np.empty(len(derivations.kind))
+    log_likelihood = _inside(derivations, scores, local, workspace)
     if log_likelihood > -math.inf:
-        _outside(derivations, local, total, kind_scores, counts)
+        _outside(derivations, local, workspace, counts)
     return float(log_likelihood), counts
 
 
@@ -70,31 +75,20 @@ def sampled_counts(corpus: Corpus, scores: FloatArray, rng: np.random.Generator)
         of finite score.
     """
     scores = checked_scores(corpus, scores)
-    derivations = corpus.derivations
-    total, local, kind_scores = _memory(derivations)
-    if _inside(derivations, scores, total, local, kind_scores) == -math.inf:
+    derivations, counts = corpus.derivations, np.zeros(len(scores))
+    workspace, local = new_workspace(derivations), np.empty(len(derivations.kind))
+    if _inside(derivations, scores, local, workspace) == -math.inf:
         raise ValueError("scores: a sentence has no structure of finite score.")
-    counts = np.zeros(len(scores))
-    _sample(derivations, local, rng.random(len(total)), total, counts)
+    _sample(derivations, local, rng.random(len(workspace.times)), workspace.times, counts)
     return counts
-
-
-def _memory(derivations: Derivations) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return workspace for items, hyperedges and kinds."""
-    sizes = derivations.first_edge, derivations.first_use, derivations.first_of_kind
-    items, edges, kinds = (np.empty(len(ends) - 1) for ends in sizes)
-    return items, edges, kinds
 
 
 @kernel
 def _inside(
-    derivations: Derivations,
-    scores: FloatArray,
-    total: FloatArray,
-    local: FloatArray,
-    kind_scores: FloatArray,
+    derivations: Derivations, scores: FloatArray, local: FloatArray, workspace: Workspace
 ) -> float:
     """Write the log-sum over derivations of every item, and the probabilities of its hyperedges."""
+    total, _, _, kind_scores = workspace
     score_kinds(derivations, scores, kind_scores)
     first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
     log_likelihood = 0.0
@@ -128,14 +122,11 @@ def _normalise(local: FloatArray, first: int, last: int, most: float) -> float:
 
 @kernel
 def _outside(
-    derivations: Derivations,
-    local: FloatArray,
-    reach: FloatArray,
-    mass: FloatArray,
-    counts: FloatArray,
+    derivations: Derivations, local: FloatArray, workspace: Workspace, counts: FloatArray
 ) -> None:
-    """Write the expected counts; `reach` is workspace for items, `mass` for kinds."""
+    """Write the expected counts."""
     first_edge, tails, kind = derivations.first_edge, derivations.tails, derivations.kind
+    _, _, reach, mass = workspace
     mass[:] = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]

@@ -107,19 +107,13 @@ def best_counts(
     counts
         (M,) the output.
     """
-    best, choice, times, kind_scores = workspace
-    score_kinds(derivations, scores, kind_scores)
+    score_kinds(derivations, scores, workspace.own)
     total = 0.0
     for s in range(len(derivations.multiplicity)):
         begin, end = derivations.first_item[s], derivations.first_item[s + 1]
         _pass(derivations, begin, end, workspace)
-        times[end - 1] = derivations.multiplicity[s] if best[end - 1] > -np.inf else 0.0
-        total += derivations.multiplicity[s] * best[end - 1]
-    kind_scores[:] = 0.0
-    for s in range(len(derivations.multiplicity)):
-        begin, end = derivations.first_item[s], derivations.first_item[s + 1]
-        _count(derivations, begin, end - 1, workspace)
-    add_by_kind(derivations, kind_scores, counts)
+        total += derivations.multiplicity[s] * workspace.best[end - 1]
+    _count_choices(derivations, workspace, counts)
     return total
 
 
@@ -160,17 +154,24 @@ def _pass(derivations: Derivations, begin: int, end: int, workspace: Workspace) 
 
 
 @leaf
-def _count(derivations: Derivations, nothing: int, goal: int, workspace: Workspace) -> None:
-    """Add the counts of kinds in the chosen derivation of a goal, ``times[goal]`` times.
+def _count_choices(derivations: Derivations, workspace: Workspace, counts: FloatArray) -> None:
+    """Write the counts of the parameters in the derivations by the chosen hyperedges.
 
-    Items are in topological order, up to the goal.
+    On entry `times` is zero; sentences without a derivation are not counted. Items are in
+    topological order, up to the goal.
     """
     tails, kind = derivations.tails, derivations.kind
-    for item in range(goal, nothing, -1):
-        often = workspace.times[item]
-        if often == 0.0:
-            continue
-        e = workspace.choice[item]
-        workspace.own[kind[e]] += often
-        workspace.times[tails[2 * e]] += often
-        workspace.times[tails[2 * e + 1]] += often
+    best, choice, times, often_of_kind = workspace
+    often_of_kind[:] = 0.0
+    for s in range(len(derivations.multiplicity)):
+        begin, goal = derivations.first_item[s], derivations.first_item[s + 1] - 1
+        times[goal] = derivations.multiplicity[s] if best[goal] > -np.inf else 0.0
+        for item in range(goal, begin, -1):
+            often = times[item]
+            if often == 0.0:
+                continue
+            e = choice[item]
+            often_of_kind[kind[e]] += often
+            times[tails[2 * e]] += often
+            times[tails[2 * e + 1]] += often
+    add_by_kind(derivations, often_of_kind, counts)
