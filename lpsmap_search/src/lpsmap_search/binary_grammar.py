@@ -10,8 +10,6 @@ from lpsmap_core.api import checked_count
 from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.symbols import SymbolModel, checked_symbols
 
-__all__ = ["BinaryGrammar"]
-
 
 class BinaryGrammar(SymbolModel):
     """A probabilistic context-free grammar in Chomsky normal form (Lari & Young 1990).

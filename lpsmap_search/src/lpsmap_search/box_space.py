@@ -12,8 +12,6 @@ import numpy.typing as npt
 from lpsmap_core.api import FloatArray
 from lpsmap_decode import Space
 
-__all__ = ["Arrays", "BoxSpace"]
-
 Node = TypeVar("Node")
 
 Arrays = dict[str, npt.NDArray[Any]]

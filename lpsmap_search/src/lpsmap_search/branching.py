@@ -8,8 +8,6 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.shares import Totals, fraction_above, fraction_below, phi
 
-__all__ = ["NARROW", "Branch", "Means", "choose_branch", "halves"]
-
 MARGIN = 0.2
 """Minimum share of the width of a box on either side of the dividing point."""
 

@@ -26,8 +26,6 @@ from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 
-__all__ = ["Autosave", "Checkpoint", "Subject", "subject_of"]
-
 FORMAT, VERSION = "lpsmap-search checkpoint", 1
 
 SHARE = 0.1

@@ -6,8 +6,6 @@ import math
 
 from lpsmap_core.api import checked_number
 
-__all__ = ["checked_nonnegative", "checked_positive", "checked_time"]
-
 
 def checked_nonnegative(name: str, value: float) -> float:
     """Return a validated finite number of at least 0.

@@ -27,9 +27,6 @@ from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import Totals
 from lpsmap_search.sparse_matrix import Entries, SparseMatrix, sums_at
 
-__all__ = ["ChordProgram", "Chords"]
-
-
 OPTIONS = {"simplex_dual_edge_weight_strategy": 1}
 """Options of HiGHS: Devex pricing is an eighth faster here than steepest edge."""
 

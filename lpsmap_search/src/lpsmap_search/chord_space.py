@@ -19,8 +19,6 @@ from lpsmap_search.linear_programs import Basis, LinearSolution, SimplexSolver, 
 from lpsmap_search.shares import first_box, tighten, totals
 from lpsmap_search.viterbi import viterbi
 
-__all__ = ["ChordBox", "ChordSpace"]
-
 MAX_BOXES = 16
 """Maximum number of boxes evaluated together by one solver. The minimum is two, since half of a
 batch are the boxes with the highest bounds."""

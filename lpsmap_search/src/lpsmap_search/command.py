@@ -40,8 +40,6 @@ from lpsmap_search.reports import Report
 from lpsmap_search.tagged_sentence import TaggedSentence
 from lpsmap_search.viterbi import viterbi
 
-__all__ = ["induce"]
-
 TABLE, JSON = "table", "json"
 
 NOT_PROVED = 3

@@ -12,8 +12,6 @@ from typing import BinaryIO, NamedTuple, NoReturn, cast
 from lpsmap_core.api import checked_count, reserve_memory
 from lpsmap_search.tagged_sentence import GAP, ROOT, TaggedSentence
 
-__all__ = ["read_conllu"]
-
 PUNCTUATION = "PUNCT"
 """The universal tag of punctuation."""
 

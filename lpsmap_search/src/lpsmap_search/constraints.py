@@ -14,15 +14,6 @@ from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.viterbi import viterbi
 
-__all__ = [
-    "CountConstraint",
-    "ExpectationStep",
-    "UNIVERSAL_TAGS",
-    "checked_constraint",
-    "constrained",
-    "universal_rules",
-]
-
 ExpectationStep = Callable[[FloatArray], tuple[float, FloatArray]]
 """An E-step: a function of scores that returns a value and counts, its gradient."""
 

@@ -12,8 +12,6 @@ from lpsmap_core.api import FloatArray, IndexArray, IntArray, offsets_of
 from lpsmap_dynamic import Hypergraph, HypergraphBuilder, distinct_rows
 from lpsmap_search.count_model import CountModel
 
-__all__ = ["Corpus", "Derivations"]
-
 
 class Derivations(NamedTuple):
     """The concatenated hypergraphs of all sentences.

@@ -11,8 +11,6 @@ import numpy as np
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_dynamic import HypergraphBuilder
 
-__all__ = ["CountModel", "x_log_x"]
-
 
 class CountModel(abc.ABC):
     """A latent-variable model whose likelihood depends only on counts of its parameters.

@@ -11,8 +11,6 @@ from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 from lpsmap_search.symbols import SymbolModel, checked_symbols
 
-__all__ = ["DependencyModelWithValence"]
-
 _SIDES = {LEFT: "left", RIGHT: "right"}
 
 

@@ -19,8 +19,6 @@ from lpsmap_dynamic import (
 )
 from lpsmap_search.half_spans import LEFT, RIGHT, half_spans
 
-__all__ = ["DMVTree"]
-
 DECISIONS = 8
 """Decisions of a word: on two sides, without and with a child there, continue or stop."""
 

@@ -11,8 +11,6 @@ from lpsmap_search.half_spans import LEFT, RIGHT
 from lpsmap_search.polytopes import Polytope
 from lpsmap_search.sparse_matrix import Entries, SparseMatrix
 
-__all__ = ["flow_polytope"]
-
 
 def flow_polytope(corpus: Corpus) -> Polytope:
     """Return the polytope of dependency trees of Gormley & Eisner (2013, Eqs. 5 to 16).

@@ -23,8 +23,6 @@ from lpsmap_search.relaxations import relaxation_named
 from lpsmap_search.search_loop import SearchLoop
 from lpsmap_search.workers import AnyExecutor, Workers
 
-__all__ = ["Certified", "global_search"]
-
 GAP_TOLERANCE = 1e-9
 """Relative tolerance on the gap."""
 

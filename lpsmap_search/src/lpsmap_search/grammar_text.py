@@ -12,8 +12,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.tagged_sentence import GAP, ROOT, TaggedSentence
 
-__all__ = ["aligned", "arcs_as_text", "grammar_json", "grammar_rows"]
-
 MAX_CHILDREN = 5
 """Maximum number of tags listed in a row of the grammar."""
 

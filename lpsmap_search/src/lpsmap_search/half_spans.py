@@ -9,8 +9,6 @@ import numpy as np
 
 from lpsmap_core.api import IntArray
 
-__all__ = ["LEFT", "RIGHT", "HalfSpans", "half_spans"]
-
 LEFT, RIGHT = 0, 1
 """Sides of a head."""
 

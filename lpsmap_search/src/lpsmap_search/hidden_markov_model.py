@@ -10,8 +10,6 @@ from lpsmap_core.api import checked_count
 from lpsmap_dynamic import HypergraphBuilder
 from lpsmap_search.symbols import SymbolModel, checked_symbols
 
-__all__ = ["HiddenMarkovModel"]
-
 
 class HiddenMarkovModel(SymbolModel):
     """Sequences of states that emit words: part-of-speech induction (Merialdo 1994).

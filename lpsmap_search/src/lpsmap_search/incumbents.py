@@ -16,8 +16,6 @@ from lpsmap_search.corpus import Corpus
 from lpsmap_search.inside_outside import sampled_counts
 from lpsmap_search.local_search import Trained, expectation_step, improved, restarts
 
-__all__ = ["Incumbent"]
-
 MAX_STEPS = 100
 """Maximum number of steps of one run."""
 

@@ -20,8 +20,6 @@ from lpsmap_search.local_search import Method, Trained, expectation_step, restar
 from lpsmap_search.parses import directed_accuracy, parse
 from lpsmap_search.tagged_sentence import TaggedSentence
 
-__all__ = ["METHODS", "SEARCH", "Induced", "Moment", "Options", "accuracy", "induce", "tag_corpus"]
-
 SEARCH = "search"
 
 METHODS: dict[str, Method] = {

@@ -17,8 +17,6 @@ from lpsmap_search.viterbi import (
     score_kinds,
 )
 
-__all__ = ["expected_counts", "sampled_counts"]
-
 
 def expected_counts(corpus: Corpus, scores: FloatArray) -> tuple[float, FloatArray]:
     """Return the marginal log-likelihood of a corpus, and the expected counts.

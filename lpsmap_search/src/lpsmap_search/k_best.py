@@ -14,8 +14,6 @@ from lpsmap_search.count_model import CountModel
 from lpsmap_search.structures import structures_of
 from lpsmap_search.viterbi import checked_scores
 
-__all__ = ["RankedStructure", "k_best"]
-
 
 @dataclass(frozen=True)
 class RankedStructure:

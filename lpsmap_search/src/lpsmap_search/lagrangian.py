@@ -29,8 +29,6 @@ from lpsmap_search.corpus import Derivations
 from lpsmap_search.shares import SUM_TOLERANCE, Totals, phi, tighten
 from lpsmap_search.viterbi import Workspace, best_counts
 
-__all__ = ["ConstraintRow", "Bounds", "bound_boxes"]
-
 MAX_ENUMERATED = 7
 """Maximum size of a block whose vertices are enumerated: 7 parameters have 448 candidates, 8 have
 1,024."""

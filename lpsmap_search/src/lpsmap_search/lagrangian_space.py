@@ -17,9 +17,6 @@ from lpsmap_search.lagrangian import Bounds, ConstraintRow, bound_boxes
 from lpsmap_search.shares import first_box, totals
 from lpsmap_search.viterbi import new_workspace
 
-__all__ = ["Box", "LagrangianSpace"]
-
-
 AIM = 0.02
 """The target of steps is this share of the score below the threshold: with the threshold itself as
 the target, thousands of boxes stop just above it."""

@@ -23,8 +23,6 @@ import numpy.typing as npt
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix, sums_at
 
-__all__ = ["Basis", "LinearProgram", "LinearSolution", "SimplexSolver", "highspy_module"]
-
 Status = Literal["optimal", "infeasible", "below", "stopped", "failed"]
 
 Option = float | int | str | bool

@@ -27,8 +27,6 @@ from lpsmap_search.inside_outside import expected_counts, sampled_counts
 from lpsmap_search.sparse_counts import SparseCounts
 from lpsmap_search.viterbi import viterbi
 
-__all__ = ["Trained", "expectation_maximisation", "restarts"]
-
 Method = Literal["viterbi", "soft", "sparsemap"]
 Start = Literal["uniform", "random"]
 

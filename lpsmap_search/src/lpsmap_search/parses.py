@@ -13,8 +13,6 @@ from lpsmap_search.structures import structures_of
 from lpsmap_search.tagged_sentence import GAP, ROOT
 from lpsmap_search.viterbi import checked_scores
 
-__all__ = ["directed_accuracy", "parse"]
-
 
 def parse(
     model: DependencyModelWithValence, sentences: Sequence[Sequence[str]], scores: FloatArray

@@ -15,8 +15,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_search.corpus import Corpus, Derivations
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["Polytope", "hypergraph_polytope"]
-
 
 @dataclass(frozen=True, eq=False)
 class Polytope:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from lpsmap_decode import SearchProgress
 
-__all__ = ["status_line"]
-
 
 @contextmanager
 def status_line(enabled: bool) -> Iterator[Callable[[SearchProgress], None]]:

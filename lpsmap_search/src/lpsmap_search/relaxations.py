@@ -8,8 +8,6 @@ from typing import Any
 
 from lpsmap_search.box_space import BoxSpace
 
-__all__ = ["RELAXATIONS", "relaxation_named"]
-
 RELAXATIONS = {
     "chord": "lpsmap_search.chord_space:ChordSpace",
     "lagrangian": "lpsmap_search.lagrangian_space:LagrangianSpace",

@@ -11,8 +11,6 @@ from lpsmap_search.grammar_text import aligned, arcs_as_text, grammar_json, gram
 from lpsmap_search.induction import Induced, accuracy, trees
 from lpsmap_search.tagged_sentence import TaggedSentence
 
-__all__ = ["Report", "certificate"]
-
 
 class Report:
     """A report of a result.

@@ -13,8 +13,6 @@ from lpsmap_core.api import FloatArray
 from lpsmap_decode import NodeBatch, Search, Unfinished
 from lpsmap_search.workers import BatchResult, Workers
 
-__all__ = ["SearchLoop"]
-
 SECONDS = 0.02
 """Target duration of a batch: far longer than its transfer to a worker and back."""
 

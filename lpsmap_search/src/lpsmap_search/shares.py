@@ -16,18 +16,6 @@ from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.viterbi import best_counts, new_workspace
 
-__all__ = [
-    "Totals",
-    "count_ranges",
-    "first_box",
-    "fraction_above",
-    "fraction_below",
-    "phi",
-    "shrink",
-    "tighten",
-    "totals",
-]
-
 SUM_TOLERANCE = 1e-9
 """Tolerance for rounding errors of sums of probabilities."""
 

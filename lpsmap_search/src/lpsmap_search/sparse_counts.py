@@ -12,8 +12,6 @@ from lpsmap_search.corpus import Corpus
 from lpsmap_search.structures import structures_of
 from lpsmap_search.viterbi import checked_scores, viterbi
 
-__all__ = ["SparseCounts", "sparse_counts"]
-
 
 def sparse_counts(
     corpus: Corpus, scores: FloatArray, *, temperature: float = 1.0

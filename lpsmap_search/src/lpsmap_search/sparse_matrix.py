@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from lpsmap_core.api import FloatArray, IntArray, cached_property
 
-__all__ = ["Entries", "SparseMatrix", "sums_at"]
-
 Entries = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 """Rows, columns and values of entries, which broadcast against each other."""
 

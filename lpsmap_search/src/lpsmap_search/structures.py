@@ -13,8 +13,6 @@ from lpsmap_dynamic import DynamicProgram, Hypergraph, HypergraphBuilder, Row
 from lpsmap_dynamic.edges import edges_of
 from lpsmap_search.corpus import Corpus
 
-__all__ = ["CountedStructures", "structures_of"]
-
 
 class CountedStructures(DynamicProgram):
     """One factor per sentence: variables are those of the model, additionals count the parameters.

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from lpsmap_search.count_model import CountModel
 
-__all__ = ["SymbolModel", "checked_symbols"]
-
 
 class SymbolModel(CountModel):
     """A count model whose sentences are sequences of symbols.

@@ -9,8 +9,6 @@ from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT
 from lpsmap_search.tagged_sentence import ROOT, TaggedSentence
 
-__all__ = ["sampled_sentences", "verb_noun_adjective"]
-
 MAX_DRAWS = 1_000_000
 """Maximum number of trees sampled to find one that is short enough."""
 

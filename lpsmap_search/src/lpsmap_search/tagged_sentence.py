@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GAP", "ROOT", "TaggedSentence", "padded_heads"]
-
 ROOT = -1
 """The head of a root word."""
 

@@ -16,8 +16,6 @@ from lpsmap_decode import Evaluation, Unfinished
 from lpsmap_search.box_space import BoxSpace
 from lpsmap_search.checks import checked_nonnegative, checked_time
 
-__all__ = ["TreeSize", "tree_size"]
-
 
 @dataclass(frozen=True)
 class TreeSize:

@@ -10,16 +10,6 @@ from lpsmap_core import kernel, leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.corpus import Corpus, Derivations
 
-__all__ = [
-    "Workspace",
-    "add_by_kind",
-    "best_counts",
-    "checked_scores",
-    "new_workspace",
-    "score_kinds",
-    "viterbi",
-]
-
 
 class Workspace(NamedTuple):
     """The workspace of a pass, for all items."""

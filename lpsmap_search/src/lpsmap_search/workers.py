@@ -17,8 +17,6 @@ from lpsmap_core.api import FloatArray, cached_property
 from lpsmap_decode import BatchExecutor, Evaluation, Unfinished
 from lpsmap_search.box_space import BoxSpace
 
-__all__ = ["AnyExecutor", "Workers"]
-
 AnyExecutor = Union[Executor, Callable[[], Executor], int, None]  # noqa: UP007
 """An executor, a function that returns one, a number of processes, or None for this process."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from lpsmap_core.api import FloatArray
 from lpsmap_search.branching import NARROW, Branch
 
-__all__ = ["Split", "most_fractional", "most_regretted"]
-
 Split = Literal["midpoint", "point"]
 """The point that divides the range of a probability: its midpoint, or the point of the
 relaxation."""

@@ -16,8 +16,6 @@ from lpsmap_search.paper.tangents import Tangents, tangent_rows
 from lpsmap_search.polytopes import Polytope
 from lpsmap_search.sparse_matrix import Entries, SparseMatrix
 
-__all__ = ["LinearRows", "Ranges"]
-
 
 class Ranges(NamedTuple):
     """Bounds of all variables, of shape (n,)."""

@@ -32,8 +32,6 @@ from lpsmap_search.paper.tangents import Tangents, joined_tangents, separated, s
 from lpsmap_search.polytopes import hypergraph_polytope
 from lpsmap_search.shares import count_ranges, shrink
 
-__all__ = ["McCormickNode", "McCormickOptions", "McCormickSpace"]
-
 PolytopeName = Literal["hypergraph", "flow"]
 
 TIGHT = 1e-7

@@ -18,15 +18,6 @@ import numpy as np
 from lpsmap_core.api import BoolArray, FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = [
-    "LinearisedProducts",
-    "Products",
-    "linearised",
-    "monomial_bounds",
-    "monomial_codes",
-    "multiplied",
-]
-
 
 class Products(NamedTuple):
     """The structure of products, independent of the coefficients of rows.

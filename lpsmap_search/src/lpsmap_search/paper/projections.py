@@ -13,8 +13,6 @@ from lpsmap_search.count_model import CountModel
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.dmv_tree import DMVTree
 
-__all__ = ["Projection", "onto_simplex", "parsed_counts", "projected"]
-
 Projection = Literal["normalise", "euclidean", "parse"]
 """What is made feasible: the parameters in two ways, or the parses."""
 

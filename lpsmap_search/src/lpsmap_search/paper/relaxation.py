@@ -27,8 +27,6 @@ from lpsmap_search.paper.row_pairs import (
 from lpsmap_search.paper.tangents import Tangents, tangent_rows
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["ProgramRows", "McCormickRelaxation"]
-
 
 class ProgramRows(NamedTuple):
     """Rows of a linear program."""

@@ -10,16 +10,6 @@ from lpsmap_core.api import IntArray
 from lpsmap_search.paper.linear_rows import LinearRows
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = [
-    "Filter",
-    "Pairs",
-    "all_pairs",
-    "chosen_pairs",
-    "envelope_pairs",
-    "objective_pairs",
-    "row_pairs",
-]
-
 Filter = int | float | Literal["objective"]
 """The products in addition to the concave envelopes: a number of random ones, as an integer; a
 share of all, as a float; or ``"objective"``, those that contain a product of the objective,

@@ -20,8 +20,6 @@ import numpy as np
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_search.sparse_matrix import SparseMatrix
 
-__all__ = ["Tangents", "joined_tangents", "separated", "simplex_tangents", "tangent_rows"]
-
 
 class Tangents(NamedTuple):
     """The points of tangency of blocks."""
