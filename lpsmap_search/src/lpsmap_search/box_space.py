@@ -21,9 +21,18 @@ Arrays = dict[str, npt.NDArray[Any]]
 class BoxSpace(Space[Node, FloatArray]):
     """A space whose answers are counts, (M,), scored by their likelihood.
 
-    Its constructor takes ``(corpus, gap, *, constraint=None)``. It can be pickled, and several
-    threads may call `evaluate` at once. Its result depends only on its arguments, so that a resumed
-    search takes the same course.
+    It can be pickled, and several threads may call `evaluate` at once. Its result depends only on
+    its arguments, so that a resumed search takes the same course.
+
+    Parameters
+    ----------
+    corpus
+        The sentences.
+    gap
+        The gap of the search.
+    constraint
+        A constraint on the counts, or None. The bounds hold even if equal sentences have different
+        structures.
     """
 
     @abc.abstractmethod

@@ -41,19 +41,12 @@ class ChordBox(NamedTuple):
 
 
 class ChordSpace(BoxSpace[ChordBox]):
-    """The search space of the chord relaxation; answers are counts.
-
-    It can be pickled, and used by several threads at once.
+    """The search space of the chord relaxation.
 
     Parameters
     ----------
-    corpus
-        The sentences.
-    gap
-        The gap of the search.
-    constraint
-        A constraint on the counts, or None. The bounds hold even if equal sentences have different
-        structures.
+    corpus, gap, constraint
+        As for `BoxSpace`.
 
     Raises
     ------

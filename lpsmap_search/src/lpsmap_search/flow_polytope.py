@@ -51,6 +51,13 @@ def flow_polytope(corpus: Corpus) -> Polytope:
     return trees.polytope()
 
 
+def arcs_of(n: int) -> tuple[IntArray, IntArray]:
+    """Return the heads and children of all arcs of n words, of positions 1 to n; the root is 0."""
+    head, child = (x.reshape(-1) for x in np.indices((n + 1, n + 1)))
+    is_arc = (head != child) & (child > 0)
+    return head[is_arc], child[is_arc]
+
+
 class _Trees:
     """Rows and columns of the trees of sentences, of which words have positions 1 to N, the root 0.
 
@@ -68,9 +75,7 @@ class _Trees:
     def add_arcs(self, sentence: tuple[int, ...], times: float) -> None:
         """Add the arcs of a sentence that occurs some times."""
         self.n, self.times, model = len(sentence), times, self._model
-        head, child = (x.reshape(-1) for x in np.indices((self.n + 1, self.n + 1)))
-        is_arc = (head != child) & (child > 0)
-        self.head, self.child = head[is_arc], child[is_arc]
+        self.head, self.child = arcs_of(self.n)
         self.arcs = self._columns(self.n * self.n, 1.0)
         # indices of parameters in place of scores
         tags = [model.tags[tag] for tag in sentence]

@@ -38,21 +38,14 @@ class Box(NamedTuple):
 
 
 class LagrangianSpace(BoxSpace[Box]):
-    """The search space of the Lagrangian relaxation; answers are counts.
-
-    It can be pickled, and used by several threads at once.
+    """The search space of the Lagrangian relaxation.
 
     Parameters
     ----------
-    corpus
-        The sentences.
-    gap
-        The gap of the search.
+    corpus, gap, constraint
+        As for `BoxSpace`.
     n_steps
         Number of Polyak steps for a box.
-    constraint
-        A constraint on the counts, or None. The bounds include different structures for equal
-        sentences.
     """
 
     def __init__(

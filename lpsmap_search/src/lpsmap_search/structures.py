@@ -57,7 +57,9 @@ class CountedStructures(DynamicProgram):
         return n_items - 1
 
 
-def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Factor]:
+def structures_of(
+    corpus: Corpus, scores: FloatArray, weights: FloatArray | None = None
+) -> tuple[FactorGraph, Factor]:
     """Return a graph with one factor for each distinct sentence.
 
     Parameters
@@ -66,6 +68,8 @@ def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Fact
         The sentences.
     scores
         (M,) scores of the parameters.
+    weights
+        (S, K) scores of the variables, of which each sentence uses the first ones; None for zeros.
     """
     hypergraphs = [
         counted
@@ -75,7 +79,7 @@ def structures_of(corpus: Corpus, scores: FloatArray) -> tuple[FactorGraph, Fact
     ]
     graph = FactorGraph()
     most = max(hypergraph.arity for hypergraph in hypergraphs)
-    u = graph.variable_from(np.zeros((len(hypergraphs), most)))
+    u = graph.variable_from(np.zeros((len(hypergraphs), most)) if weights is None else weights)
     rows = np.tile(scores, (len(hypergraphs), 1))
     return graph, graph.add(CountedStructures(u, rows, hypergraphs))
 

@@ -6,12 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from lpsmap_core import FactorGraph
 from lpsmap_core.api import FloatArray
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.count_model import CountModel
-from lpsmap_search.dependency_model import DependencyModelWithValence
-from lpsmap_search.dmv_tree import DMVTree
+from lpsmap_search.flow_polytope import arcs_of
+from lpsmap_search.structures import structures_of
 
 Projection = Literal["normalise", "euclidean", "parse"]
 """What is made feasible: the parameters in two ways, or the parses."""
@@ -73,28 +72,14 @@ def parsed_counts(corpus: Corpus, parses: FloatArray) -> FloatArray:
     parses
         (P,) a point of the `flow_polytope`.
     """
-    model = corpus.model
-    assert isinstance(model, DependencyModelWithValence)
-    tags = [[model.tags[tag] for tag in sentence] for sentence in corpus.sentences]
-    numbers = np.arange(model.n_parameters, dtype=np.float64)
-    of_arcs, of_decisions, lengths = model.tree_scores(tags, numbers)
-    weights, first = np.zeros_like(of_arcs), 0
-    for scores, n in zip(weights, lengths.tolist(), strict=True):
-        head, child = (x.reshape(-1) for x in np.indices((n + 1, n + 1)))
-        is_arc = (head != child) & (child > 0)
-        head, child = head[is_arc], child[is_arc]
-        scores[child - 1, np.where(head > 0, head, child) - 1] = parses[first : first + n * n]
+    weights = np.zeros((len(corpus.sentences), max(map(len, corpus.sentences)) ** 2))
+    first = 0
+    for row, sentence in zip(weights, corpus.sentences, strict=True):
+        n = len(sentence)
+        head, child = arcs_of(n)
+        row[(child - 1) * n + np.where(head > 0, head, child) - 1] = parses[first : first + n * n]
         first += 2 * n * n + 4 * n
-    graph = FactorGraph()
-    u = graph.variable_from(weights)
-    factor = graph.add(DMVTree(u, np.zeros_like(of_decisions), lengths=lengths))
-    counts = np.zeros(model.n_parameters)
-    ranking = graph.gibbs(factor).k_best(1)
-    for s, (trees, n) in enumerate(zip(ranking, lengths.tolist(), strict=True)):
-        for numbered, used in (
-            (of_arcs[s, :n, :n], trees.variables),
-            (of_decisions[s, :n], trees.additionals),
-        ):
-            index = numbered.reshape(-1).astype(np.int64)
-            np.add.at(counts, index, corpus.multiplicity[s] * used.reshape(-1)[: len(index)])
+    graph, factor = structures_of(corpus, np.zeros(corpus.model.n_parameters), weights)
+    best = [trees.additionals.reshape(-1) for trees in graph.gibbs(factor).k_best(1)]
+    counts: FloatArray = corpus.multiplicity @ np.array(best)
     return counts

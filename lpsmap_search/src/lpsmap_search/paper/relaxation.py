@@ -22,7 +22,6 @@ from lpsmap_search.paper.row_pairs import (
     chosen_pairs,
     envelope_pairs,
     objective_pairs,
-    row_pairs,
 )
 from lpsmap_search.paper.tangents import Tangents, tangent_rows
 from lpsmap_search.sparse_matrix import SparseMatrix
@@ -66,10 +65,10 @@ class McCormickRelaxation:
         self.rows, self._first = rows, first
         self._of_cuts = products == "objective"
         pairs, zero_pairs = chosen_pairs(rows, products, rng)
-        pairs_of_rows, zero_pairs_of_rows = row_pairs(rows)
-        at_least = [pairs_of_rows, envelope_pairs(rows), pairs]
+        one = 0 * rows.inequalities, 0 * rows.equalities  # products with 1 are the rows themselves
+        at_least = [(rows.inequalities, one[0]), envelope_pairs(rows), pairs]
         self._n_at_least = sum(len(left) for left, _ in at_least)
-        left, right = _joined([*at_least, zero_pairs_of_rows, zero_pairs])
+        left, right = _joined([*at_least, (rows.equalities, one[1]), zero_pairs])
         pair_products = multiplied(rows.matrix, left, right)
         m = rows.n_parameters
         theta = np.arange(1, m + 1)

@@ -18,12 +18,6 @@ share of all, as a float; or ``"objective"``, those that contain a product of th
 Pairs = tuple[IntArray, IntArray]
 
 
-def row_pairs(rows: LinearRows) -> tuple[Pairs, Pairs]:
-    """Return the rows themselves, inequalities and equalities, as products with ``1``."""
-    inequalities, equalities = rows.inequalities, rows.equalities
-    return (inequalities, 0 * inequalities), (equalities, 0 * equalities)
-
-
 def envelope_pairs(rows: LinearRows) -> Pairs:
     """Return the pairs whose products bound every ``theta_m f_m`` from above.
 
