@@ -240,8 +240,7 @@ def bound_boxes(
             x = max(x - rate * excess, 0.0)
         results.bound[b] = least
         branch = choose_branch(first, totals, low, high, means)
-        results.branch[b] = branch.parameter
-        results.below[b], results.above[b] = branch.below, branch.above
+        results.branch[b], results.below[b], results.above[b] = branch
 
 
 @leaf
