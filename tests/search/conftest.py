@@ -13,5 +13,5 @@ def poor_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
     What is found later must then come from boxes, so that a box that is lost is noticed.
     """
-    for further in ("_soften", "_perturb"):
+    for further in ("_relax", "_soften", "_perturb"):
         monkeypatch.setattr(Incumbent, further, lambda self, *_: None)

@@ -14,6 +14,7 @@ from lpsmap_decode import SearchResult
 from lpsmap_search.constraints import CountConstraint
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.inside_outside import sampled_counts
+from lpsmap_search.lagrangian_space import LagrangianSpace
 from lpsmap_search.local_search import Trained, expectation_step, improved, restarts
 
 MAX_STEPS = 100
@@ -76,20 +77,35 @@ class Incumbent:
             seed=self._seed,
             constraint=self._constraint,
             deadline=self._deadline,
-            report=self._take,
+            report=self._take_step,
         )
-        self._take(trained)
+        self._take_step(trained)
+        self._relax()
         self._soften(n_restarts)
         self._perturb(n_restarts)
         assert self._best.answer is not None
         return self._best.score, self._best.answer
 
-    def _take(self, trained: Trained) -> bool:
+    def _take(self, score: float, counts: FloatArray) -> bool:
         """Record structures if they are better; return whether there is time left."""
-        if trained.objective > self._best.score:
-            self._best.score, self._best.answer = trained.objective, trained.counts
+        if score > self._best.score:
+            self._best.score, self._best.answer = score, counts
             self._report(replace(self._best))
         return not self._deadline.passed
+
+    def _take_step(self, trained: Trained) -> bool:
+        return self._take(trained.objective, trained.counts)
+
+    def _relax(self) -> None:
+        """Evaluate the structures found by the Lagrangian relaxation of the root box.
+
+        These differ from the optima of Viterbi EM, and are often better.
+        """
+        if not self._deadline.passed:
+            space = LagrangianSpace(self._corpus, 0.0, constraint=self._constraint)
+            [evaluation] = space.evaluate([space.root()], self._best.score)
+            if evaluation.answer is not None:
+                self._take(evaluation.score, evaluation.answer)
 
     def _soften(self, n_restarts: int) -> None:
         """Run Viterbi EM from the results of soft EM, which beats most uniform starts."""
@@ -124,7 +140,7 @@ class Incumbent:
     def _improve(self, counts: FloatArray) -> None:
         """Run Viterbi EM from counts."""
         start = counts + SMOOTHING
-        improved(self._corpus, start, self._step, SMOOTHING, MAX_STEPS, self._take)
+        improved(self._corpus, start, self._step, SMOOTHING, MAX_STEPS, self._take_step)
 
 
 def _drawn(corpus: Corpus, rng: np.random.Generator) -> FloatArray:
