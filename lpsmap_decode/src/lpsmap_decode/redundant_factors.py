@@ -7,16 +7,15 @@ together, is not detected.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, ranges
-from lpsmap_decode.constraints import known_constraints, of_variables, summed
+from lpsmap_core import Factor
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, build_layout, offsets_of, ranges
+from lpsmap_decode.constraints import FactorRows, factor_rows, known_constraints
 
 __all__ = ["count_redundant", "find_redundant"]
 
@@ -30,8 +29,8 @@ SUM_TOLERANCE = 1e-9
 class _Rows(NamedTuple):
     """Rows ``c . x <= high`` over the graph's variables, with entries sorted by row."""
 
-    owner: IntArray
-    """For each row, the number of its factor."""
+    factor: IntArray
+    """For each row, its factor."""
     high: FloatArray
     first: IntArray
     """(rows + 1,) position of each row's first entry."""
@@ -62,26 +61,60 @@ def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
     Of factors that imply each other, the first does not count as redundant, so that all redundant
     factors can be omitted together.
     """
-    first = np.cumsum([0, *(factor.n_factors for factor in declarations)])
-    candidates = np.zeros(first[-1], dtype=bool)  # factors that their rows describe completely
-    parts = []
-    for factor, n in zip(declarations, first.tolist(), strict=False):
-        known, exact = known_constraints(factor)
-        parts.append(_rows(factor, n, known))
-        # a type without constraints, such as free bits, has another purpose
-        constrains = known is not None and exact and len(known.low) and not known.n_auxiliary
-        if constrains and not factor.n_additionals:
-            candidates[n : n + factor.n_factors] = np.diff(factor.offsets) > 0
-    rows = _concatenate(parts)
+    n_variables = max((int(f.variables.index.max(initial=-1)) + 1 for f in declarations), default=0)
+    part = build_layout(n_variables, declarations).part
+    known = factor_rows(part, lambda f: known_constraints(f)[0])
+    rows = _upper_rows(known.over(part.n_variables))
+    candidates = _described(part)
     violable = _row_maxima(rows) > rows.high + SUM_TOLERANCE * (1.0 + np.abs(rows.high))
-    row, by = _implied(rows, np.flatnonzero(violable & candidates[rows.owner]))
-    redundant = _without(candidates, rows.owner[violable & ~np.isin(np.arange(len(violable)), row)])
+    row, by = _implied(rows, np.flatnonzero(violable & candidates[rows.factor]))
+    redundant = _without(candidates, rows.factor[violable & ~_flags(row, violable)])
     # A row must be implied by a row that stays, or by one whose own implication precedes it.
-    stays = ~redundant[rows.owner[by]] | (rows.owner[by] < rows.owner[row])
-    redundant = _without(
-        candidates, rows.owner[violable & ~np.isin(np.arange(len(violable)), row[stays])]
+    stays = ~redundant[rows.factor[by]] | (rows.factor[by] < rows.factor[row])
+    redundant = _without(candidates, rows.factor[violable & ~_flags(row[stays], violable)])
+    found = {id(f): np.zeros(f.n_factors, dtype=bool) for f in declarations}
+    for b, bucket in enumerate(part.buckets):
+        own = redundant[slice(*part.spans.first_factor[b : b + 2])]
+        for d, declaration in enumerate(bucket.declarations):
+            mine = bucket.declaration == d
+            found[id(declaration)][bucket.row[mine]] = own[mine]
+    return [found[id(f)] for f in declarations]
+
+
+def _described(part: Part) -> BoolArray:
+    """Return which factors of a part constrain variables, and nothing but their rows does."""
+    pieces = [np.empty(0, dtype=bool)]
+    for bucket in part.buckets:
+        flags = []
+        for declaration in bucket.declarations:
+            known, exact = known_constraints(declaration)
+            # a type without constraints, such as free bits, has another purpose
+            constrains = known is not None and exact and len(known.low) > 0
+            flags.append(constrains and not declaration.n_additionals)
+        pieces.append(np.array(flags)[bucket.declaration])
+    return np.concatenate(pieces)
+
+
+def _upper_rows(known: FactorRows) -> _Rows:
+    """Return all upper sides of rows, and then all lower sides, in opposite signs."""
+    n = len(known.low)
+    row = np.append(known.row, n + known.row)
+    high = np.append(known.high, -known.low)
+    bounded = high < np.inf
+    kept = bounded[row]
+    return _Rows(
+        np.tile(known.factor, 2)[bounded],
+        high[bounded],
+        offsets_of(np.bincount(row, minlength=2 * n)[bounded]),
+        np.tile(known.column, 2)[kept],
+        np.append(known.coefficient, -known.coefficient)[kept],
     )
-    return [redundant[begin:end] for begin, end in itertools.pairwise(first.tolist())]
+
+
+def _flags(chosen: IntArray, like: BoolArray) -> BoolArray:
+    flags = np.zeros_like(like)
+    flags[chosen] = True
+    return flags
 
 
 def _without(candidates: BoolArray, binding: IntArray) -> BoolArray:
@@ -116,61 +149,5 @@ def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
     row, by = pairs
     excess += _row_maxima(rows)[row] + _row_maxima(rows._replace(coefficient=-rows.coefficient))[by]
     allowed = rows.high[row] + SUM_TOLERANCE * (1.0 + np.abs(rows.high[row]))
-    implied = (rows.high[by] + excess <= allowed) & (rows.owner[row] != rows.owner[by])
+    implied = (rows.high[by] + excess <= allowed) & (rows.factor[row] != rows.factor[by])
     return row[implied], by[implied]
-
-
-def _rows(factor: Factor, first_factor: int, known: LinearConstraints | None) -> _Rows:
-    """Return the constraints of a declaration as rows over the graph's variables."""
-    if known is None:
-        nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)
-        return _Rows(nothing, numbers, np.zeros(1, dtype=np.int64), nothing, numbers)
-    known, variable = of_variables(factor, known)
-    shown, row = _of_slots(known, len(variable))
-    slot, n = known.column[shown], int(variable.max(initial=0)) + 1
-    row, variable_of, total = summed(row, variable[slot], known.coefficient[shown], n)
-    whole = np.bincount(known.row, minlength=len(known.low)) > 0
-    whole[known.row[~shown]] = False
-    owner = np.zeros(len(known.low), dtype=np.int64)
-    owner[known.row[shown]] = np.searchsorted(factor.offsets, known.column[shown], "right") - 1
-    above = _directed(row, variable_of, total, known.high, whole)
-    below = _directed(row, variable_of, -total, -known.low, whole)
-    return _concatenate(
-        [part._replace(owner=first_factor + owner[part.owner]) for part in (above, below)]
-    )
-
-
-def _of_slots(known: LinearConstraints, n_slots: int) -> tuple[BoolArray, IntArray]:
-    """Return which entries belong to rows over slots only, and the rows of these entries."""
-    other = np.zeros(len(known.low), dtype=bool)
-    other[known.row[known.column >= n_slots]] = True
-    shown = ~other[known.row]
-    return shown, known.row[shown]
-
-
-def _directed(
-    row: IntArray, variable: IntArray, coefficient: FloatArray, high: FloatArray, whole: BoolArray
-) -> _Rows:
-    """Return the rows with a finite bound; their owners are the numbers of the constraints."""
-    chosen = np.flatnonzero(whole & (high < np.inf))
-    position = np.full(len(high), -1)
-    position[chosen] = np.arange(len(chosen))
-    mine = position[row] >= 0
-    first = np.searchsorted(position[row[mine]], np.arange(len(chosen) + 1))
-    return _Rows(chosen, high[chosen], first, variable[mine], coefficient[mine])
-
-
-def _concatenate(parts: Sequence[_Rows]) -> _Rows:
-    parts = [part for part in parts if len(part.high)] or list(parts[:1])
-    if not parts:
-        nothing, numbers = np.empty(0, dtype=np.int64), np.empty(0)
-        return _Rows(nothing, numbers, np.zeros(1, dtype=np.int64), nothing, numbers)
-    begin = np.cumsum([0, *(len(part.variable) for part in parts)])
-    first = [part.first[:-1] + n for part, n in zip(parts, begin, strict=False)]
-    return _Rows(
-        np.concatenate([part.owner for part in parts]),
-        np.concatenate([part.high for part in parts]),
-        np.append(np.concatenate(first), begin[-1]),
-        np.concatenate([part.variable for part in parts]),
-        np.concatenate([part.coefficient for part in parts]),
-    )

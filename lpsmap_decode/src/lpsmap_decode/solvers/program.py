@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import FloatArray, IntArray, Layout
-from lpsmap_decode.constraints import of_variables, summed
+from lpsmap_core import Factor
+from lpsmap_core.api import FloatArray, IntArray, Layout, Part
+from lpsmap_decode.constraints import FactorRows, factor_rows
 from lpsmap_decode.solvers.map_solver import Program
 
 __all__ = [
@@ -84,22 +83,6 @@ class WithMasks(NamedTuple):
         return float(bound - fewest * (self.size - self.counted) + rounding)
 
 
-@dataclass(frozen=True)
-class _Whole:
-    """The program of a whole graph, with the component of every column and row."""
-
-    scores: FloatArray
-    upper: FloatArray
-    component: IntArray
-    n_plain: int
-    row: IntArray
-    column: IntArray
-    coefficient: FloatArray
-    low: FloatArray
-    high: FloatArray
-    row_component: IntArray
-
-
 def without_constraints(factors: Sequence[Factor]) -> list[str]:
     """Return the names of factor types without linear constraints."""
     names = (type(f).__name__ for f in factors if f.linear_constraints() is None)
@@ -124,105 +107,50 @@ def programs(
     components
         The components.
     """
-    whole = _whole(layout, factors, scores, additional_scores)
-    columns, first_column = _grouped(whole.component, layout.n_components)
-    rows, first_row = _grouped(whole.row_component, layout.n_components)
-    entries, first_entry = _grouped(whole.row_component[whole.row], layout.n_components)
-    place = np.empty(len(whole.component), dtype=np.int64)
-    row_place = np.empty(len(whole.row_component), dtype=np.int64)
-    place[columns], row_place[rows] = np.arange(len(columns)), np.arange(len(rows))
+    part = layout.part
+    rows = factor_rows(part, lambda factor: factor.linear_constraints())
+    of_row, of_column = _components(rows, part)
+    columns, first_column = _grouped(of_column, layout.n_components)
+    some_rows, first_row = _grouped(of_row, layout.n_components)
+    entries, first_entry = _grouped(of_row[rows.row], layout.n_components)
+    column_place, row_place = np.empty_like(of_column), np.empty_like(of_row)
+    column_place[columns], row_place[some_rows] = np.arange(len(columns)), np.arange(len(some_rows))
+    n_plain = part.n_variables + part.n_additionals
+    gains = np.zeros(rows.n_columns)
+    gains[: part.n_variables] = part.of_graph(scores)
+    gains[part.n_variables : n_plain] = part.by_bucket(additional_scores, factors)
     found = []
     for c in components.tolist():
         mine, own = columns[first_column[c] : first_column[c + 1]], slice(*first_row[c : c + 2])
         some = entries[first_entry[c] : first_entry[c + 1]]
-        variables = mine[mine < layout.n_variables]
-        kept, upper, masks = _without_masks(whole.scores[mine], whole.upper[mine])
-        row, column, coefficient = summed(
-            row_place[whole.row[some]] - first_row[c],
-            place[whole.column[some]] - first_column[c],
-            whole.coefficient[some],
-            len(mine),
-        )
+        kept, upper, masks = _without_masks(gains[mine])
         found.append(
             Program(
-                variables=variables,
+                variables=part.variables[mine[mine < part.n_variables]],
                 scores=kept,
                 upper=upper,
-                n_auxiliary=int((mine >= whole.n_plain).sum()),
-                row=row,
-                column=column,
-                coefficient=coefficient,
-                low=whole.low[rows[own]],
-                high=whole.high[rows[own]],
+                n_auxiliary=int((mine >= n_plain).sum()),
+                row=row_place[rows.row[some]] - first_row[c],
+                column=column_place[rows.column[some]] - first_column[c],
+                coefficient=rows.coefficient[some],
+                low=rows.low[some_rows[own]],
+                high=rows.high[some_rows[own]],
                 masks=masks,
             )
         )
     return found
 
 
-def _whole(
-    layout: Layout,
-    factors: Sequence[Factor],
-    scores: FloatArray,
-    additional_scores: Sequence[FloatArray],
-) -> _Whole:
-    """Return the program of a graph; columns are variables, additionals and auxiliaries."""
-    n = layout.n_variables
-    described = [_described(factor) for factor in factors]
-    n_additionals = [f.n_factors * f.n_additionals for f in factors]
-    n_plain = n + sum(n_additionals)
-    n_columns = n_plain + sum(constraints.n_auxiliary for constraints, _ in described)
-    component = np.full(n_columns, -1)
-    component[:n] = layout.component
-    gains = [scores, *(x.reshape(-1) for x in additional_scores), np.zeros(n_columns - n_plain)]
-    row, column, at, auxiliary, first_row = [], [], n, n_plain, 0
-    for factor, (constraints, index), extra in zip(factors, described, n_additionals, strict=True):
-        owner = np.full(factor.n_factors, -1)
-        filled = np.diff(factor.offsets) > 0
-        owner[filled] = layout.component[index[factor.offsets[:-1][filled]]]
-        component[at : at + extra] = np.repeat(owner, factor.n_additionals)
-        ids = [index, np.arange(at, at + extra)]
-        ids.append(np.arange(auxiliary, auxiliary + constraints.n_auxiliary))
-        row.append(constraints.row + first_row)
-        column.append(np.concatenate(ids)[constraints.column])
-        at, auxiliary = at + extra, auxiliary + constraints.n_auxiliary
-        first_row += len(constraints.low)
-    rows, columns = np.concatenate([_NONE, *row]), np.concatenate([_NONE, *column])
-    row_component = _spread(rows, columns, component, first_row)
-    flat, forbidden = np.concatenate(gains), np.isneginf(np.concatenate(gains))
-    return _Whole(
-        scores=np.where(forbidden, 0.0, flat),
-        upper=np.where(forbidden, 0.0, 1.0),
-        component=component,
-        n_plain=n_plain,
-        row=rows,
-        column=columns,
-        coefficient=np.concatenate([np.empty(0), *(c.coefficient for c, _ in described)]),
-        low=np.concatenate([np.empty(0), *(c.low for c, _ in described)]),
-        high=np.concatenate([np.empty(0), *(c.high for c, _ in described)]),
-        row_component=row_component,
-    )
-
-
-_NONE = np.empty(0, dtype=np.int64)
-
-
-def _described(factor: Factor) -> tuple[LinearConstraints, IntArray]:
-    """Return the constraints of a declaration over variables, and the variable of each slot."""
-    given = factor.linear_constraints()
-    assert given is not None
-    return of_variables(factor, given)
-
-
-def _spread(rows: IntArray, columns: IntArray, component: IntArray, n_rows: int) -> IntArray:
-    """Return the component of every row, and write that of auxiliary columns."""
-    of_row = np.full(n_rows, -1)
+def _components(rows: FactorRows, part: Part) -> tuple[IntArray, IntArray]:
+    """Return the components of all rows and columns; auxiliary numbers have that of their rows."""
+    of_row, of_column = np.full(len(rows.low), -1), np.full(rows.n_columns, -1)
+    of_column[: part.n_variables + part.n_additionals] = part.component_of_numbers
     while True:
-        np.maximum.at(of_row, rows, component[columns])
-        unknown = (component[columns] < 0) & (of_row[rows] >= 0)
+        np.maximum.at(of_row, rows.row, of_column[rows.column])
+        unknown = (of_column[rows.column] < 0) & (of_row[rows.row] >= 0)
         if not unknown.any():
-            return of_row
-        component[columns[unknown]] = of_row[rows[unknown]]
+            return of_row, of_column
+        of_column[rows.column[unknown]] = of_row[rows.row[unknown]]
 
 
 def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
@@ -232,10 +160,10 @@ def _grouped(component: IntArray, n: int) -> tuple[IntArray, IntArray]:
     return order, np.searchsorted(component[order], np.arange(n + 1))
 
 
-def _without_masks(
-    scores: FloatArray, upper: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Forbid variables with mask scores, and return these scores."""
+def _without_masks(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return scores and upper bounds where masks are forbidden, and the scores of masks."""
+    upper = np.where(np.isneginf(scores), 0.0, 1.0)
+    scores = np.where(upper == 0.0, 0.0, scores)
     magnitude = np.abs(scores)
     order = np.argsort(magnitude, kind="stable")
     smaller = np.append(0.0, np.cumsum(magnitude[order]))[:-1]
