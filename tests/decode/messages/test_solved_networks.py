@@ -16,8 +16,8 @@ from lpsmap_core.engine import compiled
 from lpsmap_core.engine.linear import solve_linear
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Part
-from lpsmap_decode.messages import message_engine, message_passing
-from lpsmap_decode.messages.message_passing import ascend_networks
+from lpsmap_decode.messages import message_engine
+from lpsmap_decode.messages.message_engine import ascend_networks
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
 from lpsmap_decode.networks.messages import new_shares
 from lpsmap_decode.networks.network import networks_of
@@ -74,7 +74,7 @@ def test_passes_before_a_search_end_once_the_bound_cannot_close_the_gap(
     given = graph._laid_out().part, *graph.scored_graph().of_part(), np.ones(1, dtype=bool)
     options = Options(quadratic=0.0, exact=True, tol=1e-10)
     early = ascend_networks(*given, options).found
-    monkeypatch.setattr(message_passing, "SLOW", 0.0)
+    monkeypatch.setattr(message_engine, "SLOW", 0.0)
     late = ascend_networks(*given, options).found
     assert early.passes[0] <= 300 < 600 <= late.passes[0]
     gap = late.bound[0] - late.score[0]

@@ -1,23 +1,50 @@
-"""The engine for networks of tables, for LP-MAP."""
+"""The engine for networks of tables, for LP-MAP, by message passing.
+
+Core's loop takes many iterations over tables. Messages need a few passes for nearly optimal duals.
+If an answer attains their bound, it is the solution, and core's iterations are not needed.
+Otherwise core starts from both. If an exact assignment is requested, small networks are solved by
+elimination.
+"""
 
 from __future__ import annotations
 
-from lpsmap_core import Engine, Options, SolvedGraph
-from lpsmap_core.api import BoolArray, FloatArray, Part, WarmStart
-from lpsmap_decode.messages.message_passing import ascend_networks, slow_components
-from lpsmap_decode.networks.network import networks_of
+import numpy as np
 
-__all__ = ["MessageEngine"]
+from lpsmap_core import Engine, Options, SolvedGraph
+from lpsmap_core.api import (
+    BoolArray,
+    Bucket,
+    FloatArray,
+    IntArray,
+    Part,
+    WarmStart,
+    out_of_time,
+    raise_interrupt,
+)
+from lpsmap_decode.messages.solved_networks import SolvedNetworks
+from lpsmap_decode.networks.ascent import ascend, empty_result
+from lpsmap_decode.networks.messages import finite_scores, new_shares
+from lpsmap_decode.networks.network import networks_of
+from lpsmap_decode.networks.small import eliminate_small, small_orders
+from lpsmap_decode.networks.tables import has_tables, tables_of
+from lpsmap_decode.tolerances import MAX_SUM
+
+__all__ = ["MessageEngine", "ascend_networks"]
+
+MAX_PASSES = 1000
+"""Maximum number of pairs of passes; core's engine continues if they do not suffice."""
+
+STILL = 1e-3
+"""Relative change of the bound in four pairs of passes, in units of the tolerance, below which they
+stop."""
+
+SLOW = 1e-4
+"""Fraction of the gap to the best rounding below which a fall of the bound ends the passes before a
+search, which has better uses for the time."""
 
 
 class MessageEngine(Engine):
-    """Message passing on networks of tables; core's engine continues where it does not converge.
-
-    The loop takes many iterations over tables. Messages need a few passes for nearly optimal
-    duals. If an answer attains their bound, it is the solution, and core's iterations are not
-    needed. Otherwise core starts from both. If an exact assignment is requested, small networks are
-    solved by elimination.
-    """
+    """Message passing on networks of tables; core's engine continues where it does not converge."""
 
     name = "messages"
 
@@ -30,7 +57,7 @@ class MessageEngine(Engine):
             return None
         if options.exact:
             return networks_of(part).covered
-        slow = slow_components(part)
+        slow = _slow_components(part)
         return slow & networks_of(part).covered if slow.any() else None
 
     def refuses(self, part: Part, options: Options) -> str | None:
@@ -55,3 +82,85 @@ class MessageEngine(Engine):
     ) -> SolvedGraph:
         """Solve the networks of a part; see `Engine.solve`. The given start is ignored."""
         return ascend_networks(part, eta, eta_v, ~skip, options)
+
+
+def _slow_components(part: Part) -> BoolArray:
+    """Return which components have tables that take many iterations."""
+    slow = np.zeros(part.n_components, dtype=bool)
+    for bucket in part.buckets:
+        if has_tables(bucket.type) and _is_slow(bucket):
+            slow[bucket.component] = True
+    return slow
+
+
+def _is_slow(bucket: Bucket) -> bool:
+    """Return whether tables have active sets, or scores for the states of several variables."""
+    if bucket.type.projection_kernel is None:
+        return True
+    tables = tables_of(bucket) if bucket.n_additionals else None
+    return tables is not None and tables.always
+
+
+def ascend_networks(
+    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, options: Options
+) -> SolvedNetworks:
+    """Pass messages in networks that take many iterations or will be searched.
+
+    Parameters
+    ----------
+    part, eta, eta_v
+        As in `Engine.solve`.
+    chosen
+        The components to solve.
+    options
+        The options of the solve.
+    """
+    networks, slow = networks_of(part), _slow_components(part)
+    whole, served = networks.network, networks.covered & chosen
+    scores = networks.scores(eta, eta_v)
+    given, decisive = finite_scores(whole, scores)
+    if decisive > MAX_SUM:
+        served = np.zeros_like(served)
+    shares = new_shares(whole)
+    found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
+    if options.exact:
+        orders, small = _orders(part)
+        where = networks.first_node, networks.first_table
+        eliminate_small(served & small, *where, whole, scores, orders, found)
+        eliminated = found.score > -np.inf
+        served = eliminated | (served & (slow | networks.of_pairs))
+    ascend(
+        served & ~eliminated,
+        networks.first_node,
+        networks.of_binaries,
+        whole,
+        given,
+        shares,
+        min(MAX_PASSES, options.max_iter),
+        options.tol,
+        STILL * options.tol,
+        SLOW if options.exact else 0.0,
+        found,
+    )
+    raise_interrupt()
+    rest = given, shares, found, decisive
+    return SolvedNetworks(part, eta, eta_v, options, served, eliminated, *rest)
+
+
+def _orders(part: Part) -> tuple[IntArray, BoolArray]:
+    """Return the elimination order of each component's nodes, and which components to eliminate.
+
+    The result is cached unless the time was up. Graphs with equal links can have different nodes:
+    these depend on the factor types.
+    """
+    networks = networks_of(part)
+    if _orders not in networks.known:
+        order = np.zeros(len(networks.network.n_states), np.int64)
+        where = networks.first_node, networks.first_table
+        small = small_orders(*where, networks.network, order)
+        raise_interrupt()
+        if out_of_time():
+            return order, small
+        networks.known[_orders] = order, small
+    found: tuple[IntArray, BoolArray] = networks.known[_orders]
+    return found
