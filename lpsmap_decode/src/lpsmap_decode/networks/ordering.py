@@ -9,9 +9,11 @@ takes up to four times as many passes, breadth-first order alone twice as many.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
 
-from lpsmap_core import leaf
+from lpsmap_core import kernel, leaf
 from lpsmap_core.api import IntArray, offsets_of
 
 __all__ = ["breadth_first", "fewest_first"]
@@ -43,22 +45,19 @@ def fewest_first(n_nodes: int, scope_offsets: IntArray, scope: IntArray) -> IntA
     places = np.argsort(scope, kind="stable")
     table = np.repeat(np.arange(len(scope_offsets) - 1), np.diff(scope_offsets))[places]
     key = np.bincount(scope, others, n_nodes).astype(np.int64) * n_nodes + tie
-    heap = np.argsort(key)  # a sorted array is a heap
-    at, when = np.argsort(heap), np.full(n_nodes, -1)
-    offsets = offsets_of(np.bincount(scope, minlength=n_nodes))
-    _remove_fewest(scope_offsets, scope, offsets, table, key, heap, at, when)
+    offsets, when = offsets_of(np.bincount(scope, minlength=n_nodes)), np.full(n_nodes, -1)
+    _remove_fewest(scope_offsets, scope, offsets, table, np.argsort(tie), key, when)
     return when
 
 
-@leaf
+@kernel
 def _remove_fewest(
     scope_offsets: IntArray,
     scope: IntArray,
     offsets: IntArray,
     table: IntArray,
+    of_tie: IntArray,
     key: IntArray,
-    heap: IntArray,
-    at: IntArray,
     when: IntArray,
 ) -> None:
     """Repeatedly remove the node with the least key, and write the order.
@@ -67,46 +66,25 @@ def _remove_fewest(
     ----------
     offsets, table
         The tables of each node.
+    of_tie
+        The nodes in the order of their tie-breaks.
     key
         For each node, its number of neighbours, times the number of nodes, plus the tie-break.
-    heap, at
-        A binary heap of nodes by key, and the position of each node in it.
     """
-    n = len(heap)
-    for t in range(n):
-        node, left = heap[0], n - 1 - t
+    n, t = len(key), 0
+    heap = list(np.sort(key))  # a sorted list is a heap
+    while t < n:
+        least = heappop(heap)
+        node = of_tie[least % n]
+        if key[node] != least or when[node] >= 0:
+            continue  # it has fewer neighbours since, or is removed
         when[node] = t
-        _sift_down(heap[left], left, key, heap, at)
+        t += 1
         for f in table[offsets[node] : offsets[node + 1]]:
             for j in scope[scope_offsets[f] : scope_offsets[f + 1]]:
                 if when[j] < 0:
                     key[j] -= n
-                    _sift_up(j, key, heap, at)
-
-
-@leaf
-def _sift_down(node: int, size: int, key: IntArray, heap: IntArray, at: IntArray) -> None:
-    """Put a node at the top of a heap, and sift it down."""
-    p = 0
-    while 2 * p + 1 < size:
-        child = 2 * p + 1
-        if child + 1 < size and key[heap[child + 1]] < key[heap[child]]:
-            child += 1
-        if key[heap[child]] >= key[node]:
-            break
-        heap[p], at[heap[child]] = heap[child], p
-        p = child
-    heap[p], at[node] = node, p
-
-
-@leaf
-def _sift_up(node: int, key: IntArray, heap: IntArray, at: IntArray) -> None:
-    """Sift up a node whose key has decreased."""
-    p = at[node]
-    while p > 0 and key[heap[(p - 1) // 2]] > key[node]:
-        heap[p], at[heap[(p - 1) // 2]] = heap[(p - 1) // 2], p
-        p = (p - 1) // 2
-    heap[p], at[node] = node, p
+                    heappush(heap, key[j])
 
 
 @leaf
