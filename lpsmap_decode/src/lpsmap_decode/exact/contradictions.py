@@ -145,7 +145,6 @@ class _Component:
             for v in dict.fromkeys(variables.tolist()):
                 self._factors.setdefault(v, []).append(i)
         self._satisfiable: list[Core] = []
-        self._known_answers: dict[tuple[int, bytes], list[tuple[int, int]] | None] = {}
 
     def first_core(self, known: Core) -> Core | None:
         """Return contradicting factors, if possible known ones; None without a proof."""
@@ -247,25 +246,19 @@ class _Component:
         return None
 
     def _answers(self, factors: list[int], value: ByteArray) -> list[list[tuple[int, int]] | None]:
-        """Return the (variable, value) that each factor implies; None for one without structures.
-
-        The filter comes to the same values of a factor's variables again and again.
-        """
-        keys = [(i, value[self._variables[i]].tobytes()) for i in factors]
-        new = np.array([i for i, _ in (key for key in keys if key not in self._known_answers)])
-        for b in np.unique(np.searchsorted(self._begin, new, side="right") - 1) if new.size else ():
+        """Return the (variable, value) that each factor implies; None if it has no structures."""
+        answers: list[list[tuple[int, int]] | None] = []
+        asked = np.array(factors)  # in order, as the factors of the buckets are
+        for b in np.unique(np.searchsorted(self._begin, asked, side="right") - 1):
             lo, hi = self._begin[b : b + 2]
-            rows = new[(lo <= new) & (new < hi)] - lo
+            rows = asked[(lo <= asked) & (asked < hi)] - lo
             arity = self._buckets[b].offsets[rows + 1] - self._buckets[b].offsets[rows]
             piece = np.cumsum(arity**2) // MAX_QUERIED
             for chosen in np.split(rows, np.flatnonzero(np.diff(piece)) + 1):
                 if self._deadline.passed:
                     raise _Undecided
-                for row, answer in zip(chosen, self._ask(b, chosen, value), strict=True):
-                    i = int(lo + row)
-                    key = i, value[self._variables[i]].tobytes()
-                    self._known_answers[key] = answer
-        return [self._known_answers[key] for key in keys]
+                answers += self._ask(b, chosen, value)
+        return answers
 
     def _ask(self, b: int, rows: IntArray, value: ByteArray) -> list[list[tuple[int, int]] | None]:
         """Return the answers of rows of a bucket by their oracles."""
