@@ -19,7 +19,12 @@ from lpsmap_decode.networks.best_states import (
     share_ties,
     shares_score,
 )
-from lpsmap_decode.networks.messages import Potentials, Shares, pass_messages
+from lpsmap_decode.networks.messages import (
+    Potentials,
+    Shares,
+    largest_table_and_node,
+    pass_messages,
+)
 from lpsmap_decode.networks.network import TableNetwork
 
 __all__ = ["AscentResult", "ascend", "empty_result"]
@@ -148,11 +153,7 @@ def ascend(
         Fraction of the gap below which a fall of the bound, over a fifth of all passes, is too slow
         to close the gap; 0 to go on.
     """
-    width, n_states = 1, 1
-    for f in range(len(network.scope_offsets) - 1):
-        width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
-    for k in network.n_states:
-        n_states = max(n_states, k)
+    width, n_states = largest_table_and_node(network)
     work = _Workspace(
         np.zeros(width, dtype=np.int64),
         np.empty(2 * n_states),

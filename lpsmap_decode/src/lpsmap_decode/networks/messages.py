@@ -21,7 +21,8 @@ from lpsmap_core import leaf
 from lpsmap_core.api import FloatArray, IntArray
 from lpsmap_decode.networks.network import TableNetwork, TableScores
 
-__all__ = ["Potentials", "Shares", "count_up", "finite_scores", "new_shares", "pass_messages"]
+__all__ = ["Potentials", "Shares", "count_up", "finite_scores", "largest_table_and_node"]
+__all__ += ["new_shares", "pass_messages"]
 
 TWO, THREE, FOUR, EIGHT = 2, 3, 4, 8
 ONE, STEP = np.uint64(1), np.uint64(2)
@@ -78,6 +79,17 @@ def _make_finite(
     for e in range(len(entries)):
         entries[e] = max(entries[e], -decisive)
     return decisive
+
+
+@leaf
+def largest_table_and_node(network: TableNetwork) -> tuple[int, int]:
+    """Return the largest number of nodes of a table, and of states of a node, for workspaces."""
+    width, n_states = 1, 1
+    for f in range(len(network.scope_offsets) - 1):
+        width = max(width, network.scope_offsets[f + 1] - network.scope_offsets[f])
+    for k in network.n_states:
+        n_states = max(n_states, k)
+    return width, n_states
 
 
 @leaf
@@ -222,9 +234,6 @@ def pass_messages(
     for n in range(end - begin):
         i = begin + n if forward else end - 1 - n
         k, at = network.n_states[i], np.uint64(network.first_state[i])
-        if k == TWO:
-            bound += _visit_binary(i, leading, ending, network, given, shares, afresh, spare, state)
-            continue
         for x in range(np.uint64(k)):
             beliefs[at + x] = given.states[at + x]
         n_in, n_out = 0, 0
@@ -254,52 +263,3 @@ def pass_messages(
             for x in range(np.uint64(k)):
                 messages[m + x] += fraction * beliefs[at + x]
     return bound
-
-
-@leaf
-def _visit_binary(
-    i: int,
-    leading: IntArray,
-    ending: IntArray,
-    network: TableNetwork,
-    given: Potentials,
-    shares: Shares,
-    afresh: bool,
-    spare: float,
-    state: IntArray,
-) -> float:
-    """Pass messages at a node of two states, as `pass_messages` does; return its part of the bound.
-
-    This special case takes two thirds of the time of the general one.
-    """
-    at, closed, messages = np.uint64(network.first_state[i]), given.closed, shares.messages
-    off, on, n_in, n_out = given.states[at], given.states[at + ONE], 0, 0
-    first = np.uint64(network.place_offsets[i])
-    last = np.uint64(network.place_offsets[i + 1])
-    for n in range(first, last):
-        place = network.places[n]
-        f, m = network.table[place], np.uint64(network.message_offsets[place])
-        n_out += ending[f] != i
-        if leading[f] != i:
-            n_in += 1
-            _return_message(place, network, given, shares, state)
-        elif afresh:
-            _return_message(place, network, given, shares, state)
-        off -= messages[m]
-        on -= messages[m + ONE]
-    most = max(off + closed[at], on + closed[at + ONE])
-    if off < most - spare:
-        closed[at] = -np.inf
-    if on < most - spare:
-        closed[at + ONE] = -np.inf
-    shares.beliefs[at], shares.beliefs[at + ONE] = off, on
-    fraction = 1.0 / max(n_in, n_out, 1)
-    off, on = fraction * off, fraction * on
-    for n in range(first, last):
-        place = network.places[n]
-        if ending[network.table[place]] != i:
-            m = np.uint64(network.message_offsets[place])
-            messages[m] += off
-            messages[m + ONE] += on
-    kept: float = (1.0 - fraction * n_out) * most
-    return kept
