@@ -157,24 +157,17 @@ def best_vertex(program: CountProgram, x: FloatArray, y: FloatArray) -> int:
         `vertex_bound` with zero scores is negative (Farkas' lemma).
     """
     tableau = new_tableau(program)
-    outcome: int = _find_vertex(program, tableau, y)
+    outcome: int = next_vertex(program, tableau, y)
     _copy(tableau.x, x)
     return outcome
 
 
-@kernel
+@leaf
 def next_vertex(program: CountProgram, of: Tableau, y: FloatArray) -> int:
     """Do what `best_vertex` does, from the tableau of the program with other variables fixed.
 
     The vertex is in the tableau, which must be replaced after `GIVEN_UP`.
     """
-    outcome: int = _find_vertex(program, of, y)
-    return outcome
-
-
-@leaf
-def _find_vertex(program: CountProgram, of: Tableau, y: FloatArray) -> int:
-    """Do what `next_vertex` does, as a leaf."""
     n, k = len(of.x), len(y)
     _begin(program, of)
     for _ in range(100 + MAX_EXCHANGES * (n + k)):
