@@ -114,7 +114,7 @@ def _chosen(
     towards = np.where(value == OPEN, guide, np.where(value == 1, np.inf, -np.inf))
     chosen, votes, fits = towards > 0.0, np.zeros(len(value), dtype=np.int64), True
     for group in reversed(groups):
-        on, _ = group.best(towards[group.variable])
+        on = group.best(towards[group.variable])
         given = value[group.variable]
         fits &= not ((given != OPEN) & (on != (given == 1))).any()
         votes += np.bincount(group.variable, on, len(value)).astype(np.int64)

@@ -39,23 +39,19 @@ class Oracles:
         self.variable: IntArray = np.concatenate([none, *(b.variable for b in self.buckets)])
         """For each link, its variable."""
 
-    def best(self, scores: FloatArray) -> tuple[BoolArray, float]:
-        """Return the best structures, as which variables of the links are on, and their score.
+    def best(self, scores: FloatArray) -> BoolArray:
+        """Return which variables of the links are on in the best structures.
 
         `scores` are those of the variables of the links; infinite ones decide where the factors
-        allow it, and do not count.
+        allow it.
         """
-        found, total, begin = [np.empty(0, dtype=bool)], 0.0, 0
+        found, begin = [np.empty(0, dtype=bool)], 0
         for bucket, (eta_v, forbidden) in zip(self.buckets, self._eta_v, strict=True):
             own = scores[begin : begin + bucket.n_links]
-            slots = np.where(bucket.negated, -own, own)
-            w, n = best_feasible(bucket, slots, eta_v, forbidden)
-            on = (w > 0.5) != bucket.negated  # noqa: PLR2004 - zeros and ones
-            finite = on & np.isfinite(own)
-            total += float(own[finite].sum() + (eta_v[n != 0.0] * n[n != 0.0]).sum())
-            found.append(on)
+            w, _ = best_feasible(bucket, np.where(bucket.negated, -own, own), eta_v, forbidden)
+            found.append((w > 0.5) != bucket.negated)  # noqa: PLR2004 - zeros and ones
             begin += bucket.n_links
-        return np.concatenate(found), total
+        return np.concatenate(found)
 
 
 def leaders_of(component: Component, candidates: BoolArray | None = None) -> BoolArray:
