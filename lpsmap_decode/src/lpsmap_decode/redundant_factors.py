@@ -68,10 +68,10 @@ def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
     candidates = _described(part)
     violable = _row_maxima(rows) > rows.high + SUM_TOLERANCE * (1.0 + np.abs(rows.high))
     row, by = _implied(rows, np.flatnonzero(violable & candidates[rows.factor]))
-    redundant = _without(candidates, rows.factor[violable & ~_flags(row, violable)])
+    redundant = _never_binding(candidates, rows.factor, violable, row)
     # A row must be implied by a row that stays, or by one whose own implication precedes it.
     stays = ~redundant[rows.factor[by]] | (rows.factor[by] < rows.factor[row])
-    redundant = _without(candidates, rows.factor[violable & ~_flags(row[stays], violable)])
+    redundant = _never_binding(candidates, rows.factor, violable, row[stays])
     found = {id(f): np.zeros(f.n_factors, dtype=bool) for f in declarations}
     for b, bucket in enumerate(part.buckets):
         own = redundant[slice(*part.spans.first_factor[b : b + 2])]
@@ -111,15 +111,13 @@ def _upper_rows(known: FactorRows) -> _Rows:
     )
 
 
-def _flags(chosen: IntArray, like: BoolArray) -> BoolArray:
-    flags = np.zeros_like(like)
-    flags[chosen] = True
-    return flags
-
-
-def _without(candidates: BoolArray, binding: IntArray) -> BoolArray:
-    redundant = candidates.copy()
-    redundant[binding] = False
+def _never_binding(
+    candidates: BoolArray, factor: IntArray, violable: BoolArray, implied: IntArray
+) -> BoolArray:
+    """Return the candidates of which all rows that can be violated are implied by others."""
+    binding, redundant = violable.copy(), candidates.copy()
+    binding[implied] = False
+    redundant[factor[binding]] = False
     return redundant
 
 

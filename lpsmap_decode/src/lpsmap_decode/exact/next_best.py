@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, IntArray, ScoredGraph, Watch
+from lpsmap_core.api import BoolArray, ScoredGraph, Watch
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.search_limits import SearchLimits
@@ -39,8 +39,6 @@ def next_best(
     component, solver, limits
         The component's number, the solver, and when to stop.
     """
-    part = graph.layout.part
-    own = part.variables[slice(*part.first_variable[component : component + 2].tolist())]
 
     @functools.cache
     def whole() -> Program:
@@ -51,31 +49,26 @@ def next_best(
     def best_besides(
         known: Sequence[BoolArray], start: BoolArray | None
     ) -> tuple[BoolArray | None, float, float]:
-        program = whole()
-        place = np.searchsorted(program.variables, own)
-        values = None
-        if start is not None:
-            values = np.zeros(len(program.variables))
-            values[place] = start
-        answer = solver_answer(_without(program, place, known), solver, limits, values)
+        values = None if start is None else start.astype(np.float64)
+        answer = solver_answer(_without(whole(), known), solver, limits, values)
         if answer.interrupted:
             limits.deadline.end()
         if answer.values is None:
             return None, -np.inf, answer.bound
-        chosen: BoolArray = answer.values[place] > 0.5  # noqa: PLR2004 - of zeros and ones
+        chosen: BoolArray = answer.values > 0.5  # noqa: PLR2004 - of zeros and ones
         return chosen, _score(graph, component, chosen), answer.bound
 
     return best_besides
 
 
-def _without(program: Program, place: IntArray, known: Sequence[BoolArray]) -> Program:
-    """Return a program without some assignments of the variables in the columns `place`."""
-    n, new = len(program.low), len(known)
-    on = np.array(known).reshape(new, len(place))
+def _without(program: Program, known: Sequence[BoolArray]) -> Program:
+    """Return a program without some assignments of its variables."""
+    n, new, n_variables = len(program.low), len(known), len(program.variables)
+    on = np.array(known).reshape(new, n_variables)
     return dataclasses.replace(
         program,
-        row=np.concatenate([program.row, np.repeat(n + np.arange(new), len(place))]),
-        column=np.concatenate([program.column, np.tile(place, new)]),
+        row=np.concatenate([program.row, np.repeat(n + np.arange(new), n_variables)]),
+        column=np.concatenate([program.column, np.tile(np.arange(n_variables), new)]),
         coefficient=np.concatenate([program.coefficient, np.where(on, -1.0, 1.0).reshape(-1)]),
         low=np.concatenate([program.low, 1.0 - on.sum(axis=1)]),
         high=np.concatenate([program.high, np.full(new, np.inf)]),

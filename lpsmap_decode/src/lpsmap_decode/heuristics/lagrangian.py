@@ -15,7 +15,7 @@ import numpy as np
 from lpsmap_core.api import BoolArray, FloatArray
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.diving import dive
-from lpsmap_decode.heuristics.leaders import Oracles, in_groups, leaders_of, others_of
+from lpsmap_decode.heuristics.leaders import Oracles, in_groups, leaders_of
 
 __all__ = ["price_rows"]
 
@@ -33,8 +33,9 @@ class _Pricing:
     """Leading factors, rows over variables and copies of a component, which can be priced."""
 
     def __init__(self, component: Component) -> None:
-        leads = leaders_of(component)
-        others = others_of(component, leads)
+        leads, (_, exact) = leaders_of(component), component.described
+        scored = np.diff(component.part.spans.additional_offsets) > 0
+        others = ~leads & (~exact | scored)  # their rows do not tell what they allow and score
         self._component, self._leaders = component, Oracles(component, leads)
         value = component.implied[: component.part.n_variables]
         self._scores = np.where(value == 0, -np.inf, component.eta)

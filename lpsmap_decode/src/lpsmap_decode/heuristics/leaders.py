@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, best_feasible, ranges
+from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, best_feasible, ranges
 from lpsmap_decode.heuristics.component import Component
 
-__all__ = ["Oracles", "in_groups", "leaders_of", "others_of"]
+__all__ = ["Oracles", "in_groups", "leaders_of"]
 
 
 class Oracles:
@@ -65,7 +65,8 @@ def leaders_of(component: Component, candidates: BoolArray | None = None) -> Boo
         The factors to choose from; all by default.
     """
     part, (_, exact) = component.part, component.described
-    arity, first = _arities(part)
+    arity = np.concatenate([np.diff(bucket.offsets) for bucket in part.buckets])
+    first = np.cumsum(arity) - arity
     covered = np.zeros(part.n_variables, dtype=bool)
     leads = np.zeros(len(arity), dtype=bool)
     for f in np.lexsort((-arity, exact)).tolist():
@@ -73,14 +74,6 @@ def leaders_of(component: Component, candidates: BoolArray | None = None) -> Boo
         if (candidates is None or candidates[f]) and not covered[own].any():
             covered[own] = leads[f] = True
     return leads
-
-
-def others_of(component: Component, leads: BoolArray) -> BoolArray:
-    """Return which other factors have no rows that describe them, or have scores of their own."""
-    part, (_, exact) = component.part, component.described
-    scored = np.diff(part.spans.additional_offsets) > 0
-    found: BoolArray = ~leads & (~exact | scored)
-    return found
 
 
 def in_groups(component: Component, chosen: BoolArray) -> list[Oracles]:
@@ -93,9 +86,3 @@ def in_groups(component: Component, chosen: BoolArray) -> list[Oracles]:
         groups.append(Oracles(component, group))
         left &= ~group
     return groups
-
-
-def _arities(part: Part) -> tuple[IntArray, IntArray]:
-    """Return the number of links of every factor, and its first link."""
-    arity = np.concatenate([np.diff(bucket.offsets) for bucket in part.buckets])
-    return arity, np.cumsum(arity) - arity
