@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import cached_property
-from lpsmap_torch.tensor.active_set import CHECK_EVERY, ActiveSets, inverse_of
+from lpsmap_torch.tensor.active_set import CHECK_EVERY, ActiveSets
+from lpsmap_torch.tensor.equations import Equations
 from lpsmap_torch.tensor.local_problems import LocalProblems
 
 TIES = 10.0
@@ -51,13 +52,18 @@ class ActiveFace:
         """The sets with all tied structures, and the derivative of weights in linear terms."""
         with torch.no_grad():
             sets = _complete(self._problems, self._sets)
-            kernel = _derivative(sets)
+            kernel = _derivative(_inverse_of(sets))
             return sets, kernel if sets.beside is None else sets.beside.on_face(kernel)
 
 
-def _derivative(sets: ActiveSets) -> Tensor:
+def _inverse_of(sets: ActiveSets) -> Tensor:
+    """Return the inverses of the Gram matrices plus 1; zeros for unused places."""
+    both = sets.used.unsqueeze(1) & sets.used.unsqueeze(2)
+    return Equations(torch.where(both, sets.gram + 1.0, 0.0)).inverse().where(both, 0.0)
+
+
+def _derivative(inverse: Tensor) -> Tensor:
     """Return the derivative of the weights in the linear terms of the structures."""
-    inverse = inverse_of(sets)
     ones = inverse.sum(-1)
     total = ones.sum(-1, keepdim=True)
     # no structure is active where the problem is infeasible or invalid
@@ -80,8 +86,8 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
     for attempt in range(gradient.shape[1] + 10):
         if attempt % CHECK_EVERY == 0 and sets.have_finished(tilt == 0.0):
             break
-        inverse = inverse_of(sets)
-        off = _off(problems, sets, _derivative(sets), _wave(gradient, attempt))
+        inverse = _inverse_of(sets)
+        off = _off(problems, sets, _derivative(inverse), _wave(gradient, attempt))
         best = problems.best(gradient + tilt.unsqueeze(1) * scale * off)
         gap = gradient.gather(1, best).sum(1) - level
         is_tied = gap >= -TIES * sets.rounding

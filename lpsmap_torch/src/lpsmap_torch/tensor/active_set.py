@@ -372,30 +372,3 @@ def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Te
     if sets.beside is not None:
         sets.beside.arrive(sets.unknowns)
     return step, rate <= limit
-
-
-def _matrix_of(sets: ActiveSets, damping: float) -> Tensor:
-    """Return the Gram matrices plus 1, with ones on the diagonal for unused places.
-
-    Such a matrix is singular if structures depend affinely.
-    """
-    used = sets.used
-    matrix = torch.where(used.unsqueeze(1) & used.unsqueeze(2), sets.gram + 1.0, _identity_of(sets))
-    matrix.diagonal(dim1=1, dim2=2).mul_(1.0 + damping)
-    return matrix
-
-
-def _identity_of(sets: ActiveSets) -> Tensor:
-    return torch.eye(sets.capacity, dtype=sets.x.dtype, device=sets.x.device)
-
-
-def inverse_of(sets: ActiveSets) -> Tensor:
-    """Return the inverses of the Gram matrices; zeros for unused places.
-
-    A step of Newton's method for inverses removes the effect of damping.
-    """
-    factor = torch.linalg.cholesky_ex(_matrix_of(sets, DAMPING)).L
-    half = torch.linalg.solve_triangular(factor, _identity_of(sets), upper=False)
-    inverse = half.mT @ half
-    inverse = 2.0 * inverse - inverse @ _matrix_of(sets, 0.0) @ inverse
-    return torch.where(sets.used.unsqueeze(1) & sets.used.unsqueeze(2), inverse, 0.0)

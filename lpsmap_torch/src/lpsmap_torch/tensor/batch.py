@@ -35,8 +35,6 @@ class Members:
     """(n,) numbers of the components in the part."""
     columns: Tensor
     """(n, n_columns) numbers of their columns among the part's numbers; see `TensorProblem`."""
-    rows: IntArray
-    """(n, n_rows) numbers of their rows in `ConstraintRows`; -1 for padding."""
 
 
 class Entries(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import BoolArray, Bucket, FloatArray, IntArray, Part, offsets_of, ranges
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, offsets_of, ranges
 
 
 class ConstraintRows(NamedTuple):
@@ -26,10 +26,6 @@ class ConstraintRows(NamedTuple):
     high: FloatArray
     component: IntArray
     """Component of each row."""
-    bucket: IntArray
-    """Bucket of the factor of each row."""
-    factor: IntArray
-    """Number of the factor of each row in its bucket."""
 
 
 def described(declaration: Factor) -> LinearConstraints | None:
@@ -61,7 +57,7 @@ def constraint_rows_of(part: Part) -> ConstraintRows:
             constraints = described(declaration) if factors.size else None
             if constraints is not None:
                 columns = _columns_of(part, b, declaration, factors)
-                pieces.append(_rows_of(bucket, b, constraints, columns))
+                pieces.append(_rows_of(constraints, columns))
     counts = np.concatenate([np.diff(rows.offsets) for rows in pieces])
     others = [np.concatenate(arrays) for arrays in list(zip(*pieces, strict=True))[1:]]
     joined = ConstraintRows._make([offsets_of(counts), *others])
@@ -69,9 +65,7 @@ def constraint_rows_of(part: Part) -> ConstraintRows:
 
 
 _EMPTY = np.empty(0, dtype=np.int64)
-_NO_ROWS = ConstraintRows._make(
-    [offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY, _EMPTY, _EMPTY]
-)
+_NO_ROWS = ConstraintRows(offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY)
 
 
 class _Columns(NamedTuple):
@@ -79,35 +73,33 @@ class _Columns(NamedTuple):
 
     number: IntArray
     """Number of the column in the part."""
-    owner: IntArray
-    """Number of its factor in the bucket."""
+    component: IntArray
     negated: BoolArray
 
 
 def _columns_of(part: Part, b: int, declaration: Factor, factors: IntArray) -> _Columns:
     bucket, n_slots = part.buckets[b], int(declaration.offsets[-1])
     size = n_slots + declaration.n_factors * declaration.n_additionals
-    number, owner = np.full((2, size), -1)
+    number, component = np.full((2, size), -1)
     negated = np.zeros(size, dtype=bool)
     slots, links = ranges(declaration.offsets, bucket.row[factors]), ranges(bucket.offsets, factors)
     number[slots], negated[slots] = bucket.variable[links], bucket.negated[links]
-    owner[slots] = np.repeat(factors, np.diff(bucket.offsets)[factors])
+    component[slots] = np.repeat(bucket.component[factors], np.diff(bucket.offsets)[factors])
     own = np.arange(declaration.n_additionals)
     entries = n_slots + bucket.row[factors][:, None] * declaration.n_additionals + own
     first = part.additionals_of(b).start + bucket.additional_offsets[factors]
-    number[entries], owner[entries] = first[:, None] + part.n_variables + own, factors[:, None]
-    return _Columns(number, owner, negated)
+    number[entries] = first[:, None] + part.n_variables + own
+    component[entries] = bucket.component[factors][:, None]
+    return _Columns(number, component, negated)
 
 
-def _rows_of(
-    bucket: Bucket, b: int, constraints: LinearConstraints, columns: _Columns
-) -> ConstraintRows:
+def _rows_of(constraints: LinearConstraints, columns: _Columns) -> ConstraintRows:
     """Return the rows of constraints over some columns of a declaration.
 
     A negated slot is 1 minus its variable, which changes the sign of entries and shifts the bounds.
     """
     n = len(constraints.low)
-    present = columns.owner[constraints.column] >= 0
+    present = columns.component[constraints.column] >= 0
     entries = np.flatnonzero(present & (constraints.coefficient != 0.0))
     entries = entries[np.argsort(constraints.row[entries], kind="stable")]
     row, column = constraints.row[entries], constraints.column[entries]
@@ -117,12 +109,10 @@ def _rows_of(
     low, high = constraints.low - shift, constraints.high - shift
     used = np.flatnonzero((counts > 0) & ((low > -np.inf) | (high < np.inf)))
     offsets = offsets_of(counts)
-    first = columns.owner[column][offsets[used]]
-    component, factor = np.full((2, n), -1)
-    component[used], factor[used] = bucket.component[first], first
+    component = np.full(n, -1)
+    component[used] = columns.component[column[offsets[used]]]
     signed = np.where(negated, -coefficient, coefficient)
-    owners = component, np.full(n, b), factor
-    rows = ConstraintRows(offsets, columns.number[column], signed, low, high, *owners)
+    rows = ConstraintRows(offsets, columns.number[column], signed, low, high, component)
     return _normalised(_select(rows, used))
 
 
@@ -140,3 +130,31 @@ def _normalised(rows: ConstraintRows) -> ConstraintRows:
         low=rows.low / scale,
         high=rows.high / scale,
     )
+
+
+def matrices_of(
+    rows: ConstraintRows, components: IntArray, place: IntArray, shape: tuple[int, int]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the (n, *shape) matrices of components, with padding, and (n, n_rows) bounds.
+
+    There is one matrix for all if they are equal. `place` is the place of each column in the matrix
+    of its component.
+    """
+    n = len(components)
+    first = np.searchsorted(rows.component, np.arange(components.max(initial=-1) + 2))
+    selected, counts = ranges(first, components), np.diff(first)[components]
+    instance = np.repeat(np.arange(n), counts)
+    row = selected - first[components][instance]
+    low, high = np.full((2, n, shape[0]), [[[-np.inf]], [[np.inf]]])
+    low[instance, row], high[instance, row] = rows.low[selected], rows.high[selected]
+    entries, sizes = ranges(rows.offsets, selected), np.diff(rows.offsets)[selected]
+    of_entries, coefficient = np.repeat(instance, sizes), rows.coefficient[entries]
+    local = np.stack([np.repeat(row, sizes), place[rows.column[entries]]])
+    if n and len(set(np.bincount(of_entries, minlength=n).tolist())) == 1:
+        of_rows, of_columns, numbers = (x.reshape(n, -1) for x in (*local, coefficient))
+        if all((x == x[:1]).all() for x in (of_rows, of_columns, numbers)):
+            n, of_entries = 1, of_entries[: numbers.shape[1]]
+    matrix = np.zeros((n, *shape))
+    k = len(of_entries)
+    np.add.at(matrix, (of_entries, *local[:, :k]), coefficient[:k])
+    return matrix, low, high

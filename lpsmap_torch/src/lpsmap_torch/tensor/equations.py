@@ -41,11 +41,17 @@ class Equations:
 
     def solve(self, right: Tensor) -> Tensor:
         """Return the solutions for (..., n) right-hand sides."""
-        scaled = (self._scale * right).unsqueeze(-1)
-        x = self._damped(scaled)
+        return self._scale * self._refined((self._scale * right).unsqueeze(-1)).squeeze(-1)
+
+    def inverse(self) -> Tensor:
+        """Return the inverses of the matrices."""
+        return self._scale.unsqueeze(-1) * self._refined(torch.diag_embed(self._scale))
+
+    def _refined(self, right: Tensor) -> Tensor:
+        x = self._damped(right)
         for _ in range(REFINEMENTS):
-            x = x + self._damped(scaled - self._matrix @ x)
-        return self._scale * x.squeeze(-1)
+            x = x + self._damped(right - self._matrix @ x)
+        return x
 
     def _damped(self, right: Tensor) -> Tensor:
         x: Tensor = self._inverse.mT @ (self._inverse @ right)

@@ -18,8 +18,7 @@ from lpsmap_core.api import BoolArray, Bucket, IntArray, Part
 from lpsmap_torch.tensor.active_face import ActiveFace
 from lpsmap_torch.tensor.active_set import MAX_SIZE, solve_active_sets
 from lpsmap_torch.tensor.batch import Members
-from lpsmap_torch.tensor.component_rows import ComponentRows
-from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, matrices_of
 from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import Rows
 from lpsmap_torch.tensor.projected import Limits, Projected
@@ -102,7 +101,6 @@ class OracleBatch:
         return Projected(
             members=self.members,
             values=torch.where(invalid.unsqueeze(1), torch.nan, values),
-            y=torch.zeros_like(values[:, :1]),
             gap=torch.where(sets.infeasible, torch.inf, gap),
             residual=torch.where(exact, 0.0, (2.0 * (gap + sets.rounding)).sqrt()),
             exact=exact,
@@ -170,11 +168,7 @@ def _batches(
     together = max(n_bytes // (NUMBER_BYTES * size), 1)
     for own in np.array_split(np.arange(len(factors)), -(-len(factors) // together)):
         yield OracleBatch(
-            Members(
-                bucket.component[factors[own]],
-                torch.from_numpy(columns[own]),
-                np.full((len(own), 1), -1),
-            ),
+            Members(bucket.component[factors[own]], torch.from_numpy(columns[own])),
             torch.from_numpy(np.where(negated[own], -1.0, 1.0)),
             torch.from_numpy(unused[own]),
             declarations[0].event_shape,
@@ -194,15 +188,15 @@ def _rows(part: Part, components: IntArray, columns: IntArray, negated: BoolArra
         return None
     place = np.zeros(part.n_variables + part.n_additionals + 1, dtype=np.int64)
     place[columns] = np.arange(columns.shape[1])
-    own = ComponentRows(rows, components, place, (int(n_rows), columns.shape[1] + 1))
-    matrix = own.matrices()
+    shape = int(n_rows), columns.shape[1] + 1
+    matrix, low, high = matrices_of(rows, components, place, shape)
     if (negated == negated[:1]).all():
         negated = negated[:1]
     # a negated slot is 1 minus its variable
     shift = (matrix[:, :, :-1] * negated[:, None]).sum(2)
     signs = np.where(np.pad(negated, ((0, 0), (0, 1))), -1.0, 1.0)
     signed = matrix * signs[:, None]
-    return Rows(*map(torch.from_numpy, (signed, own.low - shift, own.high - shift)))
+    return Rows(*map(torch.from_numpy, (signed, low - shift, high - shift)))
 
 
 def _unused(declaration: Factor, rows: IntArray) -> BoolArray:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from lpsmap_core.api import BoolArray, Part, offsets_of
 from lpsmap_torch.tensor.batch import Batch, Members, moved
-from lpsmap_torch.tensor.component_rows import ComponentRows
-from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
+from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, matrices_of
 from lpsmap_torch.tensor.oracle_batch import OracleBatch, oracle_batches
 from lpsmap_torch.tensor.served import constrained_components, oracle_components
 
@@ -119,25 +118,22 @@ def batches_of(part: Part, selected: BoolArray) -> Iterator[Batch]:
     _, group = np.unique(keys, axis=1, return_inverse=True)
     group = group.reshape(-1)
     for g in range(group.max(initial=-1) + 1):
-        members = components[group == g]
-        shape = max(int(n_rows[members].max()), 1), int(counts[members].max())
-        n_batches = -(-len(members) * shape[0] * shape[1] // MAX_ENTRIES)
-        for own in np.array_split(members, n_batches):
+        of_group = components[group == g]
+        shape = max(int(n_rows[of_group].max()), 1), int(counts[of_group].max())
+        n_batches = -(-len(of_group) * shape[0] * shape[1] // MAX_ENTRIES)
+        for own in np.array_split(of_group, n_batches):
             table = offsets[own][:, None] + np.arange(shape[1])
             columns = number[np.where(table < offsets[own + 1][:, None], table, -1)]
-            of_batch = ComponentRows(rows, own, place, shape)
+            matrix, low, high = map(torch.from_numpy, matrices_of(rows, own, place, shape))
             is_linear = columns >= part.n_variables
-            yield _batch(
-                Members(own, torch.from_numpy(columns), of_batch.numbers),
-                of_batch,
-                torch.from_numpy(is_linear) if is_linear[columns < len(order)].any() else None,
-            )
+            linear = torch.from_numpy(is_linear) if is_linear[columns < len(order)].any() else None
+            members = Members(own, torch.from_numpy(columns))
+            yield Batch(members, low, high, linear, matrix, _products(matrix, len(own)))
 
 
-def _batch(members: Members, rows: ComponentRows, linear: Tensor | None) -> Batch:
-    bounds = torch.from_numpy(rows.low), torch.from_numpy(rows.high)
-    matrix, products = rows.matrices(), None
-    if len(matrix) == 1 < len(rows.low) and matrix[0].size * matrix.shape[1] <= MAX_PRODUCTS:
-        outer = np.einsum("iv,jv->vij", matrix[0], matrix[0])
-        products = torch.from_numpy(outer.reshape(matrix.shape[2], -1))
-    return Batch(members, *bounds, linear, torch.from_numpy(matrix), products)
+def _products(matrix: Tensor, n: int) -> Tensor | None:
+    """Return the outer products of the columns of a matrix that `n` components share."""
+    if not len(matrix) == 1 < n or matrix.numel() * matrix.shape[1] > MAX_PRODUCTS:
+        return None
+    outer = torch.einsum("iv,jv->vij", matrix[0], matrix[0])
+    return outer.reshape(matrix.shape[2], -1)

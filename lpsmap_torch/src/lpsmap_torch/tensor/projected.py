@@ -37,8 +37,6 @@ class Projected:
     members: Members
     values: Tensor
     """(n, n_columns) the solution."""
-    y: Tensor
-    """(n, n_rows) the multipliers; for infeasible constraints, a certificate."""
     gap: Tensor
     """(n,) duality gaps: the maximum is at most this much above the objective."""
     residual: Tensor

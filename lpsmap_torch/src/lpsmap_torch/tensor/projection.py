@@ -46,7 +46,7 @@ def _by_kernel(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     """Solve by the kernel and, if checks may wait, by operations what it left."""
     found = solve(batch, eta, limits.interior)
     face = FusedFace(batch, found.ease, found.tight)
-    own = {name: x for name, x in found._asdict().items() if name not in ("ease", "tight")}
+    own = {name: x for name, x in found._asdict().items() if name not in ("y", "ease", "tight")}
     may_wait = limits.check_every is not None
     if not may_wait or bool(found.exact.all()):
         return Projected(batch.members, **own, face=face, is_solved=may_wait)
@@ -81,7 +81,6 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     return Projected(
         batch.members,
         torch.where(invalid, torch.nan, best.u),
-        torch.where(infeasible, point.y, best.y),
         _gap(problems, best),
         torch.where(invalid, torch.inf, best.residual).squeeze(-1),
         (exact & ~invalid).squeeze(-1),

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices, cached_property
-from lpsmap_torch.tensor.constraint_rows import constraint_rows_of
 from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
@@ -20,9 +19,6 @@ from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection import project
 from lpsmap_torch.tensor.served import served_components
 from lpsmap_torch.tensors import is_eager
-
-INVOLVED = 1e-6
-"""Factors with smaller multipliers, relative to the largest, are not part of a contradiction."""
 
 
 class SolvedOnTensors(SolvedGraph):
@@ -179,36 +175,20 @@ class SolvedOnTensors(SolvedGraph):
         return flags[: self.part.n_variables], flags[self.part.n_variables :]
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
-        """Return (bucket, factor) of the factors whose constraints contradict each other."""
-        rows, found = self.part.derived(constraint_rows_of), dict[int, Any]()
-        if self.share is not None:
-            found.update(self.share.solved.contradictions())
-        for projected in self.projected:
-            size = projected.y.abs().cpu().numpy()
-            infeasible = projected.infeasible.cpu().numpy()
-            members = projected.members
-            involved = (size > INVOLVED * size.max(axis=1, keepdims=True)) & infeasible[:, None]
-            for row in np.unique(members.rows[involved & (members.rows >= 0)]).tolist():
-                factors = found.setdefault(int(rows.component[row]), [])
-                factor = int(rows.bucket[row]), int(rows.factor[row])
-                if factor not in factors:
-                    factors.append(factor)
-            for component in members.components[infeasible & (members.rows < 0).all(axis=1)]:
-                found[int(component)] = self._factors_of(int(component))
-        return found
-
-    def _factors_of(self, component: int) -> list[tuple[int, int]]:
-        buckets = enumerate(self.part.buckets)
-        return [(b, int(f)) for b, x in buckets for f in np.flatnonzero(x.component == component)]
+        """Return (bucket, factor) of the factors that contradict each other, by core's engine."""
+        return self._solve_on_host(np.asarray(self.status() != Status.INFEASIBLE)).contradictions()
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the weighted structures of some factors, computed by core's engine."""
-        return self._solved_on_host.structures(b, rows)
+        return self._feasible_on_host.structures(b, rows)
 
     @cached_property
-    def _solved_on_host(self) -> SolvedGraph:
+    def _feasible_on_host(self) -> SolvedGraph:
+        return self._solve_on_host(np.asarray(self.status() == Status.INFEASIBLE))
+
+    def _solve_on_host(self, skip: BoolArray) -> SolvedGraph:
+        """Solve the components, but those to skip, by core's engine."""
         scores, n = self._scores.cpu().numpy(), self.part.n_variables
-        skip = np.asarray(self.status() == Status.INFEASIBLE)
         of_numbers = self.part.component_of_numbers
         skip[of_numbers[~(scores < np.inf)]] = True
         scores = np.where(skip[of_numbers], 0.0, scores)
