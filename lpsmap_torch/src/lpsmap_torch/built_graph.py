@@ -39,15 +39,14 @@ class SharedScores(NamedTuple):
     instances: NDArray[np.int64] | None = None
     """(n_factors,) the instance of each factor; None for one factor per instance."""
 
-    @property
-    def scored(self) -> NDArray[np.int64]:
-        """Numbers of the additionals with a parameter: few in a sequence with tied transitions."""
-        return np.flatnonzero(self.parameter >= 0)
+    def entries(self, n_items: int, n_parameters: int) -> NDArray[np.int64]:
+        """Return the (n_factors, n_additionals) positions of scores in the flat parameters.
 
-    def entries(self, n_parameters: int) -> NDArray[np.int64]:
-        """Return the (n_factors, n_scored) positions of scores in the flat table of parameters."""
+        That of a score of zero is behind those of all items.
+        """
         instances = np.arange(self.factor.n_factors) if self.instances is None else self.instances
-        return instances[:, None] * n_parameters + self.parameter[self.scored]
+        entries = instances[:, None] * n_parameters + self.parameter
+        return np.where(self.parameter < 0, n_items * n_parameters, entries)
 
 
 class Declarations(NamedTuple):
@@ -152,15 +151,11 @@ class BuiltGraph:
         scores: list[Tensor | None] = [None] * len(self.declared.factors)
         if parameters is None:
             return scores
+        padded = torch.nn.functional.pad(parameters.reshape(-1), (0, 1))
         for i, shared in self.shared():
-            device, shape = parameters.device, (shared.factor.n_factors, len(shared.scored))
-            entries = self._on((i, "entries"), shared.entries(parameters.shape[-1]), device)
-            rows = parameters.reshape(-1).index_select(0, entries.reshape(-1)).reshape(shape)
-            if len(shared.scored) < shared.factor.n_additionals:
-                scored = self._on((i, "scored"), shared.scored, device)
-                nothing = rows.new_zeros(shape[0], shared.factor.n_additionals)
-                rows = nothing.index_copy(1, scored, rows)
-            scores[i] = rows
+            of_factors = shared.entries(self.n_items, parameters.shape[-1])
+            entries = self._on((i, "entries"), of_factors, parameters.device)
+            scores[i] = padded.index_select(0, entries.reshape(-1)).reshape(entries.shape)
         return scores
 
     def shared(self) -> list[tuple[int, SharedScores]]:

@@ -38,7 +38,7 @@ def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
     else:
         for i, assignment in enumerate(graph.k_best(k, by_component=True)):
             values[i], scores[i] = assignment.values, assignment.score
-    ranks = _ranks(scores, items)
+    ranks = ranks_of(scores, items)
     of_variable = np.append(ranks, np.full((k, 1), -1), axis=1)[:, layout.component]
     values = np.take_along_axis(values, np.maximum(of_variable, 0), axis=0)
     there = np.zeros((k, items.n_items), dtype=bool)
@@ -67,7 +67,7 @@ def write_structures(structures: Distributions, values: FloatArray) -> IntArray:
     return rank
 
 
-def _ranks(scores: FloatArray, items: Items) -> IntArray:
+def ranks_of(scores: FloatArray, items: Items) -> IntArray:
     """Return (k, n_components) the rank in its component of each item's assignments, or -1."""
     k, n_components = scores.shape
     rank = np.where(scores > -np.inf, np.arange(k)[:, None], -1)

@@ -39,14 +39,20 @@ class TemperatureMixin(nn.Module):
                 return
         super().__setattr__(name, value)
 
-    def _temperature_repr(self) -> str:
-        """Return the temperature for `repr`; empty if it is 1."""
-        if is_one(self.temperature):
-            return ""
-        if isinstance(self.temperature, Tensor):
-            kind = "parameter" if isinstance(self.temperature, nn.Parameter) else "tensor"
-            return f"temperature=<{kind} of shape {tuple(self.temperature.shape)}>"
-        return f"temperature={self.temperature!r}"
+    def extra_repr(self) -> str:
+        """Return the arguments for `repr`, with the temperature if it is not 1."""
+        words = [super().extra_repr()]
+        if not is_one(self.temperature):
+            words.append(f"temperature={shown(self.temperature)}")
+        return ", ".join(filter(None, words))
+
+
+def shown(value: Any) -> str:
+    """Return an argument for `repr`, which may be a tensor."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    kind = "parameter" if isinstance(value, nn.Parameter) else "tensor"
+    return f"<{kind} of shape {tuple(value.shape)}>"
 
 
 def checked_temperature(name: str, temperature: Any) -> Temperature:

@@ -44,21 +44,10 @@ class Layer(TemperatureMixin):
 
     Parameters
     ----------
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads
-        As in `FactorGraph.solve`.
-    backward_tol, backward_max_iter
-        As in `FactorGraph.solve`.
-    engine
-        As in `FactorGraph.solve`. ``"auto"`` solves on the device of the scores if it is not the
-        CPU, and linear constraints or sequences describe the factors; ``"tensor"`` on the CPU, too.
-    temperature
-        As in `FactorGraph.solve`: a positive number by which all scores are divided, those of
-        parameters included. Or a tensor, which becomes a buffer, or a parameter, with a gradient:
-        one element, or a shape that broadcasts to the batch. Also an attribute, which can change
-        between calls.
-    estimator
-        What the layer returns: an object of `lpsmap_torch.estimators`, or its name, such as
-        ``"map"``; ``"sparsemap"`` by default. Also an attribute.
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+        As in `SparseMAP`.
+    backward_tol, backward_max_iter, temperature, estimator
+        As in `SparseMAP`.
     """
 
     engine: str
@@ -168,10 +157,8 @@ class Layer(TemperatureMixin):
 
         Parameters
         ----------
-        scores
-            The scores, batch first.
-        others, arguments
-            The other arguments of `forward`.
+        scores, others, arguments
+            The arguments of `forward`.
 
         Returns
         -------
@@ -196,14 +183,12 @@ class Layer(TemperatureMixin):
 
         Parameters
         ----------
-        scores
-            The scores, batch first.
+        scores, arguments
+            The arguments of `forward`.
         n
             The number of independent samples of every instance.
         generator
             The random number generator; None for that of torch.
-        arguments
-            The other arguments of `forward`.
 
         Returns
         -------
@@ -229,10 +214,8 @@ class Layer(TemperatureMixin):
 
         Parameters
         ----------
-        scores
-            The scores, batch first.
-        others, arguments
-            The other arguments of `forward`.
+        scores, others, arguments
+            The arguments of `forward`.
         """
         return self._build_graph(scores, self._inputs(*others, **arguments))
 
@@ -243,13 +226,11 @@ class Layer(TemperatureMixin):
 
         Parameters
         ----------
-        scores
-            The scores, batch first.
+        scores, arguments
+            The arguments of `forward`.
         options
             Options of `FactorGraph.solve_map`, by name. ``exact=False`` gives the LP-MAP
             relaxation, which can be fractional if factors interact, and needs no ``lpsmap-decode``.
-        arguments
-            The other arguments of `forward`.
 
         Returns
         -------
@@ -264,7 +245,7 @@ class Layer(TemperatureMixin):
         words = [f"{k}={v!r}" for k, v in {**self._repr_arguments(), **changed}.items()]
         if not isinstance(self.estimator, SparseMarginals):
             words.append(f"estimator={self.estimator!r}")
-        return ", ".join(filter(None, [*words, self._temperature_repr()]))
+        return ", ".join(filter(None, [*words, super().extra_repr()]))
 
     # ---------------------------------------------------------------- for subclasses
 
@@ -432,38 +413,32 @@ class Layer(TemperatureMixin):
             options["engine"] = AUTO  # engines on tensors have no best structures
         problem = self._problem(scores, inputs)
         estimated = Estimated(problem, self.estimator.estimate(problem.built.graph, options))
-        marginals = self._finish(estimated.marginals.to(scores.dtype), inputs)
+        marginals = problem.built.shown(estimated.estimate).to(scores.dtype)
+        marginals = self._finish(marginals, inputs)
         return estimated.solution(marginals) if return_solution else marginals
 
     def _problem(self, scores: Tensor, inputs: dict[str, Any]) -> Problem:
         """Return the graph with scores divided by the temperature."""
-        built = self._build_graph(scores, inputs)
-        graph, before, temperature = built.graph, None, self.temperature
-        if not graph.factors:
-            graph.add(no_factor(built.block))
-        if not is_one(temperature):
-            before = graph.flat_scores(), [graph.additional_scores(f) for f in graph.factors]
-            temperature = self._divide_graph(built, scores, inputs)
-        n_parameters = self._n_parameters(inputs)
-        return Problem(built, self._batch(scores), temperature, n_parameters, before)
+        built, batch = self._build_graph(scores, inputs, divides=True), self._batch(scores)
+        if not built.graph.factors:
+            built.graph.add(no_factor(built.block))
+        temperature = of_batch("temperature", self.temperature, batch)
+        return Problem(built, batch, temperature, self._n_parameters(inputs))
 
-    def _build_graph(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
+    def _build_graph(
+        self, scores: Tensor, inputs: dict[str, Any], divides: bool = False
+    ) -> BuiltGraph:
+        """Return the graph with the scores, divided by the temperature or not."""
         parameters, instances = self._validate(scores, **inputs)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
         graph, shape = TorchFactorGraph(), tuple(scores.shape)
         built = self._lay_out(graph, shape, instances.on_host(), n_parameters)
         built.prepare = self._prepare
-        built.set_scores(built.place(scores), built.additionals(parameters))
+        prepared = self._prepare(scores)
+        if divides:
+            prepared, parameters = self._divide(prepared, parameters)
+        built.set_scores(built.place_prepared(prepared), built.additionals(parameters))
         return built
-
-    def _divide_graph(
-        self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]
-    ) -> Temperature:
-        """Divide the scores of a graph by the temperature, and return it for all instances."""
-        parameters, _ = self._validate(scores, **inputs)
-        scaled, parameters = self._divide(self._prepare(scores), parameters)
-        built.set_scores(built.place_prepared(scaled), built.additionals(parameters))
-        return of_batch("temperature", self.temperature, self._batch(scores))
 
     def _n_parameters(self, inputs: dict[str, Any]) -> int | None:
         """Return the number of parameters of an instance; None for the graph of a function."""

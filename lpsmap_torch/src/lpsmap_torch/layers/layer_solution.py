@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lpsmap_core import Distributions, Solution, Status
-from lpsmap_core.api import FloatArray, cached_property, kind_of
+from lpsmap_core.api import cached_property, kind_of
 from lpsmap_dynamic import Items
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
@@ -18,6 +19,7 @@ from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.temperature import Temperature
+from lpsmap_torch.tensors import numbers
 
 
 def checked_estimator(name: str, estimator: Any) -> Estimator:
@@ -44,8 +46,6 @@ class Problem(NamedTuple):
     """Broadcasts to the batch."""
     n_parameters: int | None
     """The number of parameters of an instance; None for the graph of a function."""
-    undivided: tuple[FloatArray, list[FloatArray]] | None
-    """The scores of variables and additionals before the division; None without temperature."""
 
     def sample(self, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Samples:
         """Return samples; see `Layer.sample`."""
@@ -73,11 +73,6 @@ class Estimated:
     estimate: Estimate
 
     @property
-    def marginals(self) -> Tensor:
-        """Values like the scores; zeros in padding and infeasible instances."""
-        return self.problem.built.shown(self.estimate)
-
-    @property
     def additionals(self) -> Tensor | list[Tensor] | None:
         """Values of the additionals; see `LayerSolution`."""
         built, n = self.problem.built, self.problem.n_parameters
@@ -88,14 +83,13 @@ class Estimated:
             return each or None
         if not n:
             return None
-        table = self.estimate.values.new_zeros(built.n_items * n)
+        table = self.estimate.values.new_zeros(built.n_items * n + 1)
         for i, shared in built.shared():
             rows = additionals[i]
             assert rows is not None
-            entries = torch.from_numpy(shared.entries(n).reshape(-1)).to(table.device)
-            scored = torch.from_numpy(shared.scored).to(rows.device)
-            table = table.index_add(0, entries, rows[..., scored].reshape(-1).to(table))
-        return table.reshape(*self.problem.batch, n)
+            entries = torch.from_numpy(shared.entries(built.n_items, n)).to(table.device)
+            table = table.index_add(0, entries.reshape(-1), rows.reshape(-1).to(table))
+        return table[:-1].reshape(*self.problem.batch, n)
 
     @property
     def objective(self) -> Tensor:
@@ -122,18 +116,16 @@ class Estimated:
                 "structures: the estimator sums over all structures; expected one that solves, "
                 "such as SparseMarginals or MAP. Layer.sample draws structures."
             )
-        result, before = estimate.result, self.problem.undivided
-        shown = self.problem.built.graph.factors[0]
-        divided = result.scores, result.additional_scores
-        result.scores, result.additional_scores = before or divided
-        try:
-            if isinstance(result, Solution):
-                without = Status.NON_FINITE, Status.INFEASIBLE
-                structures = result.structures(shown, without)
-            else:
-                structures = result.structures(shown)
-        finally:
-            result.scores, result.additional_scores = divided
+        result, shown = estimate.result, self.problem.built.graph.factors[0]
+        without = [(Status.NON_FINITE, Status.INFEASIBLE)] if isinstance(result, Solution) else []
+        structures = result.structures(shown, *without)
+        temperature = self.problem.temperature
+        if isinstance(temperature, Tensor):
+            temperature = numbers(temperature)
+            if temperature.ndim:
+                of_items = np.broadcast_to(temperature, self.problem.batch).reshape(-1)
+                temperature = of_items[self._items.of_factors(shown)[structures.vertices.owner]]
+        structures.flat_scores = structures.flat_scores * temperature  # as before the division
         return attach_probabilities(structures, values)
 
     def solution(self, marginals: Tensor) -> LayerSolution:

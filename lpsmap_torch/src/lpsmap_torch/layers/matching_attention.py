@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from lpsmap_core import Factor, Variables
+from lpsmap_core.api import checked_number
 from lpsmap_torch.built_graph import Declarations, factor_type
 from lpsmap_torch.layers.checks import Instances
-from lpsmap_torch.layers.pairs import Full, MatchingLayer, RelaxedPairLayer
+from lpsmap_torch.layers.pairs import PairLayer, RelaxedPairLayer
+
+Full = Literal["rows", "shorter", "none"]
 
 
-class MatchingAttention(MatchingLayer):
+class MatchingAttention(PairLayer):
     """Bidirectional attention: a sparse mixture of matchings of rows and columns.
 
     Every word of the shorter side attends to words of the longer side with weights that sum to 1,
@@ -46,6 +51,28 @@ class MatchingAttention(MatchingLayer):
     weights of zero, and must come last.
     """
 
+    solved_by: ClassVar[tuple[str, ...]] = ("full",)
+
+    def __init__(
+        self, full: Full = "shorter", *, null: bool | float | None = None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        name = type(self).__name__
+        if full not in ("rows", "shorter", "none"):
+            raise ValueError(f"{name}: full is {full!r}; expected 'rows', 'shorter' or 'none'.")
+        has_null = null is not None and null is not False
+        if has_null and full == "rows":
+            raise ValueError(
+                f"{name}: full is 'rows' and null is {null!r}, but with null no row needs a "
+                "partner; expected one of them."
+            )
+        self.full: Full = "none" if has_null else full
+        self.null: Tensor | float | None = None
+        if null is True:
+            self.null = nn.Parameter(torch.zeros(1))
+        elif has_null:
+            self.null = checked_number(f"{name}: null", null, "a number, or True", lambda x: x == x)
+
     def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one matching per instance."""
         rectangles, forbidden = self._rectangles(self._allowed(u.shape, instances))
@@ -53,8 +80,20 @@ class MatchingAttention(MatchingLayer):
         matching = factor_type("Matching")(u, self.full, lengths=lengths)
         return Declarations([matching], forbidden)
 
+    def _prepare(self, scores: Tensor) -> Tensor:
+        """Return the scores by which pairs exceed no partner."""
+        if self.null is None:
+            return scores
+        return scores - (self.null.to(scores) if isinstance(self.null, Tensor) else self.null)
 
-class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
+    def _repr_arguments(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"full": self.full}
+        if self.null is not None:
+            shown = {"null": True if isinstance(self.null, Tensor) else self.null}
+        return {**shown, **super()._repr_arguments()}
+
+
+class LPMatchingAttention(MatchingAttention, RelaxedPairLayer):
     """Bidirectional attention by LP-SparseMAP over rows and columns.
 
     The graph has an `Xor` for every word of the shorter side, and an `AtMostOne` for every word of
@@ -80,10 +119,8 @@ class LPMatchingAttention(MatchingLayer, RelaxedPairLayer):
 
     Notes
     -----
-    Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
-    two, rows and columns; axes of the batch may be 1, and the last ones may be omitted. A mask
-    marks the allowed pairs, and broadcasts to the scores; rows and columns without pairs have
-    weights of zero.
+    Scores, lengths and masks are those of `MatchingAttention`; rows and columns without pairs may
+    be anywhere.
     """
 
     def __init__(

@@ -44,10 +44,7 @@ class SequenceAttention(PairLayer):
 
     Notes
     -----
-    Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
-    two, rows and columns; axes of the batch may be 1, and the last ones may be omitted. A mask
-    marks the allowed pairs, and broadcasts to the scores; rows and columns without pairs have
-    weights of zero, and must come last.
+    Scores, lengths and masks are those of `MatchingAttention`.
     """
 
     solved_by: ClassVar[tuple[str, ...]] = ("reach",)
@@ -117,10 +114,7 @@ class LPSequenceAttention(RelaxedPairLayer):
 
     Notes
     -----
-    Scores are ``(..., m, n)``. Lengths are integers in the shape of the batch with a last axis of
-    two, rows and columns; axes of the batch may be 1, and the last ones may be omitted. A mask
-    marks the allowed pairs, and broadcasts to the scores; rows and columns without pairs have
-    weights of zero, and must come last.
+    Scores, lengths and masks are those of `MatchingAttention`.
     """
 
     def __init__(

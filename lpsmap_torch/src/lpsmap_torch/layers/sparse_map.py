@@ -21,7 +21,7 @@ from lpsmap_torch.built_graph import (
 )
 from lpsmap_torch.layers.checks import Instances, check_scores
 from lpsmap_torch.layers.layer import OPTIONS, Layer
-from lpsmap_torch.temperature import Temperature, of_batch
+from lpsmap_torch.temperature import is_one, of_batch
 
 
 class SparseMAP(Layer):
@@ -43,14 +43,17 @@ class SparseMAP(Layer):
     event_ndim
         The number of axes of the scores of an instance; None for the default of the type, or for
         the axes from `axis` on.
-    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads, engine
+    max_iter, max_inner_iter, tol, dual_tol, step_size, adapt, relaxation, threads
         As in `FactorGraph.solve`.
     backward_tol, backward_max_iter
         As in `FactorGraph.solve`.
+    engine
+        As in `FactorGraph.solve`. ``"auto"`` solves on the device of the scores if it is not the
+        CPU, and linear constraints describe the factors; ``"tensor"`` on the CPU, too.
     temperature
-        A positive number by which all scores are divided, or a tensor or parameter, with a
-        gradient: one element, or a shape that broadcasts to the batch. Also an attribute, which can
-        change between calls.
+        A positive number by which all scores are divided, those of parameters included. Or a
+        tensor, which becomes a buffer, or a parameter, with a gradient: one element, or a shape
+        that broadcasts to the batch. Also an attribute, which can change between calls.
     estimator
         What the layer returns: an object of `lpsmap_torch.estimators`, or its name, such as
         ``"map"``; ``"sparsemap"`` by default. Also an attribute.
@@ -178,7 +181,13 @@ class SparseMAP(Layer):
             optional = "additionals", "lengths", "mask"
             return {k: x for k, x in arguments.items() if k not in optional or x is not None}
         lengths, mask = (arguments.pop(name, None) for name in ("lengths", "mask"))
-        self._check_no_arguments(arguments)
+        if arguments:
+            name = self.factors.__name__
+            raise TypeError(
+                f"SparseMAP: unexpected arguments {', '.join(map(repr, arguments))}; expected "
+                f"additionals, lengths or mask. Pass other arguments of {name} to SparseMAP, or a "
+                "function in its place."
+            )
         return {"parameters": additionals, "lengths": lengths, "mask": mask, "limits": None}
 
     # ---------------------------------------------------------------- graphs of functions
@@ -189,20 +198,16 @@ class SparseMAP(Layer):
         self._check_exportable()
         return self._eagerly(return_solution, scores, inputs)
 
-    def _build_graph(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
+    def _build_graph(
+        self, scores: Tensor, inputs: dict[str, Any], divides: bool = False
+    ) -> BuiltGraph:
         if not self._is_function:
-            return super()._build_graph(scores, inputs)
+            return super()._build_graph(scores, inputs, divides)
         check_scores(type(self).__name__, scores, self.event_ndim)
-        return built_by(self.factors, scores, {**self.options, **inputs})
-
-    def _divide_graph(
-        self, built: BuiltGraph, scores: Tensor, inputs: dict[str, Any]
-    ) -> Temperature:
-        if not self._is_function:
-            return super()._divide_graph(built, scores, inputs)
-        temperature = of_batch("SparseMAP: temperature", self.temperature, ())
-        built.graph._divide_scores(temperature)
-        return temperature
+        built = built_by(self.factors, scores, {**self.options, **inputs})
+        if divides and not is_one(self.temperature):
+            built.graph._divide_scores(of_batch("SparseMAP: temperature", self.temperature, ()))
+        return built
 
     def _n_parameters(self, inputs: dict[str, Any]) -> int | None:
         return None if self._is_function else super()._n_parameters(inputs)
@@ -211,16 +216,6 @@ class SparseMAP(Layer):
         return tuple(scores.shape[:1]) if self._is_function else super()._batch(scores)
 
     # ---------------------------------------------------------------- factors of a type
-
-    def _check_no_arguments(self, arguments: dict[str, Any]) -> None:
-        """Validate that a factor type gets no arguments of functions."""
-        if arguments:
-            name = self.factors.__name__
-            raise TypeError(
-                f"SparseMAP: unexpected arguments {', '.join(map(repr, arguments))}; expected "
-                f"additionals, lengths or mask. Pass other arguments of {name} to SparseMAP, or a "
-                "function in its place."
-            )
 
     def _check_taken(self, arguments: dict[str, Any]) -> None:
         """Validate that the type takes some arguments."""

@@ -13,6 +13,7 @@ from lpsmap_core.api import FloatArray, kind_of
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.layers.layer import Layer
 from lpsmap_torch.losses.structured import StructuredLoss
+from lpsmap_torch.temperature import shown
 
 
 class MarginLoss(StructuredLoss):
@@ -21,11 +22,7 @@ class MarginLoss(StructuredLoss):
     Parameters
     ----------
     cost
-        The cost of a wrong variable: a number; a tensor that broadcasts to the scores; or a
-        function of the labels, a tensor like the scores with NaN for unlabelled variables, that
-        returns the cost of each variable if it is wrong. By name: ``"hamming"`` is 1 for every
-        wrong variable; ``"positions"`` is 1 for every wrong variable that is on, so that a wrong
-        head or tag costs 1 instead of 2; ``"zero-one"`` is 1 for every wrong structure.
+        As in `MarginSparseMAPLoss`; or ``"zero-one"`` for 1 for every wrong structure.
     """
 
     cost: Cost
@@ -68,14 +65,8 @@ class MarginLoss(StructuredLoss):
     def extra_repr(self) -> str:
         """Return the arguments for `repr`."""
         cost: Any = self.cost
-        if isinstance(cost, Tensor):
-            kind = "parameter" if isinstance(cost, nn.Parameter) else "tensor"
-            shown = f"<{kind} of shape {tuple(cost.shape)}>"
-        elif isinstance(cost, float):
-            shown = f"{cost:g}"
-        else:
-            shown = repr(cost) if isinstance(cost, str) else getattr(cost, "__name__", repr(cost))
-        return f"{super().extra_repr()}, cost={shown}"
+        cost = f"{cost:g}" if isinstance(cost, float) else getattr(cost, "__name__", shown(cost))
+        return f"{super().extra_repr()}, cost={cost}"
 
 
 Cost: TypeAlias = float | Tensor | str | Callable[[Tensor], Tensor]

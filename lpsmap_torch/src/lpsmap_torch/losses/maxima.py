@@ -14,7 +14,6 @@ from torch import Tensor
 from lpsmap_core import FactorGraph, Solution, Variables
 from lpsmap_core.api import (
     BoolArray,
-    IntArray,
     check_solve_options,
     checked_flag,
     installed_decoder,
@@ -35,6 +34,7 @@ from lpsmap_torch.losses.structured import (
     read_target,
     reduced,
 )
+from lpsmap_torch.ranking import ranks_of
 from lpsmap_torch.temperature import Temperature, TemperatureMixin
 from lpsmap_torch.tensors import is_compiled
 
@@ -104,8 +104,8 @@ class SparseMAPLoss(TemperatureMixin, MaximumLoss):
     ----------
     factors
         Called with the variables, and with the keyword arguments of the call; returns a factor or
-        several. Every factor type is such a function: ``DepTree``. Or a layer, whose factors,
-        parameters, lengths and masks then apply.
+        several. Every factor type is such a function: ``DepTree``. Or a layer, such as
+        ``LatentTree(budget=2)``, whose factors, parameters, lengths and masks then apply.
     temperature
         The strength of the regularisation: the weight T of ``T/2 ||mu||^2`` instead of ``1/2
         ||mu||^2``. The loss is T times that of scores divided by T, and tends to `PerceptronLoss`
@@ -113,7 +113,7 @@ class SparseMAPLoss(TemperatureMixin, MaximumLoss):
         gradient; also an attribute.
     reduction
         Reduction of the items' losses: ``"mean"``, ``"sum"``, ``"none"``, or ``"token_mean"``,
-        their sum divided by the number of labelled rows.
+        their sum divided by the number of rows of the last axis with a label.
     options
         Options of `TorchFactorGraph.solve`, such as ``max_iter``.
 
@@ -147,10 +147,6 @@ class SparseMAPLoss(TemperatureMixin, MaximumLoss):
 
     def _solve(self, graph: TorchFactorGraph) -> Solution:
         return graph.solve(temperature=self.temperature, **self.options)
-
-    def extra_repr(self) -> str:
-        """Return the arguments for `repr`."""
-        return ", ".join(filter(None, [super().extra_repr(), self._temperature_repr()]))
 
 
 class MarginSparseMAPLoss(MarginLoss, SparseMAPLoss):
@@ -374,8 +370,9 @@ def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, A
     known, nu = of_labels.mu, of_labels.nu
     wrong = np.zeros(layout.n_components, dtype=bool)
     wrong[layout.component[inside & (best.values != known)]] = True
-    changed = _changed_components(best, second, wrong, items)
-    changed &= len(ranked) > 1
+    scores = np.array([np.where(x.found, x.score, -np.inf) for x in (best, second)[: len(ranked)]])
+    is_best = items.sums(items.of_component, wrong.astype(np.float64)) == 0.0  # of the labels
+    changed = (ranks_of(scores, items)[-1] == 1) & np.append(is_best, False)[items.of_component]
     hardest = _select(best, second, changed)
     others = items.sums(items.of_component, (wrong | changed).astype(np.float64)) > 0.0
     margin = objective_difference(best, hardest, of_labels, items) + 1.0
@@ -389,23 +386,6 @@ def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, A
     ]
     of_additionals = [torch.from_numpy(x).to(like) for x in differences]
     return with_slopes(graph, losses, torch.from_numpy(slopes).to(like), of_additionals, items)
-
-
-def _changed_components(best: Any, second: Any, wrong: BoolArray, items: Items) -> BoolArray:
-    """Return flags of the components whose second best structure replaces the best.
-
-    They are those whose change costs least, one for each item whose best structure is the labels.
-    """
-    loss = np.where(second.found, best.score - np.where(second.found, second.score, 0.0), np.inf)
-    item: IntArray = items.of_component
-    wrong_items = items.sums(item, wrong.astype(np.float64)) > 0.0
-    order = np.lexsort((loss, item))
-    first = np.r_[True, item[order][1:] != item[order][:-1]] if len(order) else order.astype(bool)
-    least = order[first]
-    least = least[(item[least] >= 0) & (loss[least] < np.inf)]
-    changed = np.zeros(len(item), dtype=bool)
-    changed[least[~wrong_items[item[least]]]] = True
-    return changed
 
 
 def _select(best: Any, second: Any, changed: BoolArray) -> Point:

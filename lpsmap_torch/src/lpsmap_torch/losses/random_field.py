@@ -44,17 +44,12 @@ class CRFLoss(TemperatureMixin, StructuredLoss):
 
     Parameters
     ----------
-    factors
-        A function of the variables and the keyword arguments of the call that returns one or
-        several factors. Every factor type is such a function: ``Sequence``. Or a layer, whose
-        factors, parameters, lengths and masks then apply.
+    factors, reduction
+        As in `SparseMAPLoss`.
     temperature
         The strength T of the regularisation: structures have probability ``exp(score / T) / Z``,
         and the loss is T times that of scores divided by T. A positive number, or a tensor or
         parameter of one element, with a gradient; also an attribute.
-    reduction
-        The reduction of the losses of items: ``"mean"``, ``"sum"``, ``"none"``, or
-        ``"token_mean"``, their sum divided by the number of labelled rows.
 
     Examples
     --------
@@ -92,10 +87,6 @@ class CRFLoss(TemperatureMixin, StructuredLoss):
     def _estimate(self, graph: TorchFactorGraph) -> Estimate:
         graph._divide_scores(of_batch("CRFLoss: temperature", self.temperature, ()))
         return GibbsMarginals().estimate(graph, {})
-
-    def extra_repr(self) -> str:
-        """Return the arguments for `repr`."""
-        return ", ".join(filter(None, [super().extra_repr(), self._temperature_repr()]))
 
 
 class MarginCRFLoss(MarginLoss, CRFLoss):

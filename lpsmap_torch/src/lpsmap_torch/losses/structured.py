@@ -28,13 +28,8 @@ class StructuredLoss(nn.Module, abc.ABC):
 
     Parameters
     ----------
-    factors
-        Called with the variables, and with the keyword arguments of the call; returns a factor or
-        several. Every factor type is such a function: ``DepTree``. Or a layer, such as
-        ``LatentTree(budget=2)``, whose factors, parameters, lengths and masks then apply.
-    reduction
-        Reduction of the items' losses: ``"mean"``, ``"sum"``, or ``"none"``; or ``"token_mean"``,
-        their sum divided by the number of rows of the last axis with a label.
+    factors, reduction
+        As in `SparseMAPLoss`.
     """
 
     _maps_batches = False
