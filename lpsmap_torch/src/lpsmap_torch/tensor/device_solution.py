@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Options, Solution
-from lpsmap_core.api import AUTO, IntArray, Layout, Part, solve_laid_out
+from lpsmap_core.api import AUTO, Layout, Part, solve_laid_out
 from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
 from lpsmap_torch.tensors import is_transformed, numbers
@@ -81,89 +81,56 @@ def solve_on_device(
     flat = torch.cat(blocks) if given else blocks[0]
     eta = flat if options.quadratic == 1.0 else flat / options.quadratic
     places = _places_of(layout, factors, scores.device)
-    inside = eta if places.inside is None else eta[places.inside]
+    inside = eta if places is None else eta[places]
     settings = engine.with_oracles, engine.check_every
     solved = solve_on_tensors(layout.part, inside, None, own, *settings)
     found = solved.differentiable(inside)
-    marginals = _with_free_variables(eta[: len(scores)], found, layout.part, places)
-    padded = torch.cat([found, found.new_zeros(1)]) if given else found
-    nus = [None if x is None else padded[x].to(dtype) for x in places.additionals]
+    sizes = [len(scores), *(factor.n_factors * factor.n_additionals for factor in factors)]
+    whole = found if places is None else _among_free(eta, sizes[0], found, places)
+    # copies, since callers may change them in place
+    marginals, *rows = (x.to(dtype, copy=True) for x in torch.split(whole, sizes))
+    pairs = zip(factors, rows, additionals, strict=True)
+    nus = [None if y is None else x.reshape(f.n_factors, f.n_additionals) for f, x, y in pairs]
 
     def gather() -> Solution:
-        values, end = numbers(flat), len(scores)
-        arrays = []
-        for factor, extra in zip(factors, additionals, strict=True):
-            shape, begin = (factor.n_factors, factor.n_additionals), end
-            end = begin if extra is None else begin + math.prod(shape)
-            arrays.append(np.zeros(shape) if extra is None else values[begin:end].reshape(shape))
-        eta = values[: len(scores)]
-        return solve_laid_out(_SolvedEngine(solved), layout, factors, eta, arrays, options)
+        values, *extra = np.split(numbers(flat), np.cumsum(sizes)[:-1])
+        shaped = zip(factors, extra, strict=True)
+        arrays = [x.reshape(f.n_factors, f.n_additionals) for f, x in shaped]
+        return solve_laid_out(_SolvedEngine(solved), layout, factors, values, arrays, options)
 
-    may_wait = engine.check_every is not None
-    marginals = marginals.to(dtype, copy=True)  # callers may change them in place
-    return DeviceSolution(marginals, nus, solved, places.variables, may_wait, gather)
+    return DeviceSolution(marginals, nus, solved, places, engine.check_every is not None, gather)
 
 
-class _Places(NamedTuple):
-    """Where the numbers of a part are among those of its graph, on a device."""
+def _places_of(layout: Layout, factors: Sequence[Factor], device: torch.device) -> Tensor | None:
+    """Return the place of each number of a part among those of its graph, and cache it.
 
-    inside: Tensor | None
-    """For each variable of the part, then each additional, its place in the graph's scores; None if
-    they are in this order."""
-    variables: Tensor
-    """For each variable of the part, its number in the graph."""
-    additionals: list[Tensor | None]
-    """For every declaration, (n_factors, n_additionals) places in the part's numbers; their number
-    for additionals outside the part."""
-
-
-def _places_of(layout: Layout, factors: Sequence[Factor], device: torch.device) -> _Places:
-    """Return the places on a device, and cache them; a part has one list of declarations."""
+    It is None if they are in this order. A part has one list of declarations.
+    """
     cached = layout.part.derived(_cached)
     if device not in cached:
-        inside, additionals = _places_on_host(layout, factors)
-        n_additionals = sum(factor.n_factors * factor.n_additionals for factor in factors)
-        in_order = np.array_equal(inside, np.arange(layout.n_variables + n_additionals))
-        cached[device] = _Places(
-            None if in_order else torch.from_numpy(inside).to(device),
-            torch.from_numpy(layout.part.variables).to(device),
-            [None if x is None else torch.from_numpy(x).to(device) for x in additionals],
-        )
+        part, given, first = layout.part, [], layout.n_variables
+        for factor in factors:
+            shape = factor.n_factors, factor.n_additionals
+            given.append(first + np.arange(math.prod(shape), dtype=np.float64).reshape(shape))
+            first += math.prod(shape)
+        # core's map between declarations and parts moves numbers, here those of places
+        places = np.concatenate([part.variables, part.by_bucket(given, factors).astype(np.int64)])
+        in_order = np.array_equal(places, np.arange(first))
+        cached[device] = None if in_order else torch.from_numpy(places).to(device)
     return cached[device]
 
 
-def _cached(part: Part) -> dict[torch.device, _Places]:
+def _cached(part: Part) -> dict[torch.device, Tensor | None]:
     return {}
 
 
-def _places_on_host(
-    layout: Layout, factors: Sequence[Factor]
-) -> tuple[IntArray, list[IntArray | None]]:
-    """Return the places of the part's numbers in the graph's, and of additionals in the part's."""
-    part, given, first = layout.part, [], layout.n_variables
-    for factor in factors:
-        shape = factor.n_factors, factor.n_additionals
-        given.append(first + np.arange(math.prod(shape), dtype=np.float64).reshape(shape))
-        first += math.prod(shape)
-    # core's maps between declarations and parts move numbers, here those of places
-    inside = np.concatenate([part.variables, part.by_bucket(given, factors).astype(np.int64)])
-    found = part.by_declaration(np.arange(1.0, part.n_additionals + 1.0), factors)
-    places = [
-        np.where(x > 0, part.n_variables + x - 1, len(inside)).astype(np.int64) for x in found
-    ]
-    return inside, [
-        x if x.size or f.n_additionals else None for f, x in zip(factors, places, strict=True)
-    ]
-
-
-def _with_free_variables(scores: Tensor, found: Tensor, part: Part, places: _Places) -> Tensor:
+def _among_free(scores: Tensor, n_variables: int, found: Tensor, places: Tensor) -> Tensor:
     """Return the marginals of a graph, given those of its part; free variables are clipped."""
-    inside = found if part.n_additionals == 0 else found[: part.n_variables]
-    if part.whole:
-        return inside
-    outside = torch.where((scores > 0.0) & (scores < 1.0), scores, scores.detach().clamp(0.0, 1.0))
-    outside = torch.where(scores == torch.inf, torch.nan, outside)
-    return outside.index_put((places.variables,), inside)
+    free = scores[:n_variables]
+    free = torch.where((free > 0.0) & (free < 1.0), free, free.detach().clamp(0.0, 1.0))
+    free = torch.where(free == torch.inf, torch.nan, free)
+    outside = torch.cat([free, torch.zeros_like(scores[n_variables:])])
+    return outside.index_put((places,), found)
 
 
 class _SolvedEngine(TensorEngine):
@@ -180,8 +147,8 @@ class _SolvedEngine(TensorEngine):
 class DeviceSolution(Solution):
     """A solution whose arrays are copied to the host on first access, which `gather` does.
 
-    The marginals, and for every declaration those of its additionals, carry gradients. `variables`
-    are the numbers in the graph of those of the part.
+    The marginals, and for every declaration those of its additionals, carry gradients. The places
+    are those of the part's numbers among the graph's; None if they are in order.
     """
 
     def __init__(
@@ -189,12 +156,12 @@ class DeviceSolution(Solution):
         marginals: Tensor,
         of_additionals: list[Tensor | None],
         on_tensors: SolvedOnTensors,
-        variables: Tensor,
+        places: Tensor | None,
         may_wait: bool,
         gather: Callable[[], Solution],
     ) -> None:
         self.marginals, self.of_additionals = marginals, of_additionals
-        self.on_tensors, self._variables = on_tensors, variables
+        self.on_tensors, self._places = on_tensors, places
         self._may_wait, self._gather = may_wait, gather
 
     def has_failed(self) -> bool:
@@ -206,10 +173,10 @@ class DeviceSolution(Solution):
         if self.on_tensors.is_known_solved:
             return None
         flags = self.on_tensors.infeasible_variables()
-        if self.on_tensors.part.whole:
+        if self._places is None:
             return flags
         everywhere = torch.zeros_like(self.marginals, dtype=torch.bool)
-        return everywhere.index_put((self._variables,), flags)
+        return everywhere.index_put((self._places[: len(flags)],), flags)
 
     def __getattr__(self, name: str) -> Any:
         if name not in FIELDS:
