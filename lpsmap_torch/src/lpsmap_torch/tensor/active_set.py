@@ -343,9 +343,8 @@ def _move(sets: ActiveSets) -> None:
     sets.used = diagonal < NEVER
     largest = torch.linalg.vector_norm(step, torch.inf, dim=1)
     beyond = torch.sub(largest, sets.size, alpha=STEP_ROUNDING)
-    blocked = leaves.any(1)
-    sets.settled = (beyond <= SMALL_STEP) > blocked
-    sets.threshold = sets.rules.settle(sets.p, sets.used, sets.rounding, sets.settled, blocked)
+    sets.settled = (beyond <= SMALL_STEP) > leaves.any(1)  # small, and no structure left
+    sets.threshold = sets.rules.threshold(sets.rounding, sets.settled)
 
 
 def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Tensor]:
@@ -361,7 +360,7 @@ def _step(sets: ActiveSets, matrix: Tensor, slowest: Tensor) -> tuple[Tensor, Te
     # unlike torch.linalg.solve, this does not wait for the device
     change = torch.linalg.solve_ex(matrix, residual).result.squeeze(2)
     step = change[:, 1:]
-    rate = sets.rules.limited(step / (sets.p + NEGLIGIBLE))
+    rate = step / (sets.p + NEGLIGIBLE)
     limit = torch.minimum(rate.amin(1, keepdim=True), slowest)
     if sets.beside is not None:
         slope = torch.bmm(step.unsqueeze(1), plain[:, 1:])

@@ -94,7 +94,7 @@ class Batch:
         """Return A' y for multipliers `y` of the rows."""
         return _times(self.matrix, y)
 
-    def equations(self, d: Tensor, diagonal: Tensor, tight: Tensor | None = None) -> Equations:
+    def equations(self, d: Tensor, diagonal: Tensor | None, tight: Tensor | None) -> Equations:
         """Return the equations with the matrix ``A diag(d) A' + diag(diagonal)``.
 
         Only rows that are `tight` take part, and the others become zero; None for all.
@@ -107,7 +107,7 @@ class Batch:
         if tight is not None:
             both = tight.unsqueeze(-1) & tight.unsqueeze(-2)
             matrix = torch.where(both, matrix, 0.0)
-        return Equations(matrix + torch.diag_embed(diagonal))
+        return Equations(matrix if diagonal is None else matrix + torch.diag_embed(diagonal))
 
 
 def _times(matrix: Tensor, x: Tensor) -> Tensor:

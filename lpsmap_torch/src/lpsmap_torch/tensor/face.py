@@ -31,8 +31,7 @@ class Face:
     @cached_property
     def equations(self) -> Equations:
         """The equations of multipliers on the faces, factorised when they are needed."""
-        nothing = torch.zeros_like(self.tight, dtype=self.ease.dtype)
-        return self.batch.equations(self.ease, nothing, self.tight)
+        return self.batch.equations(self.ease, None, self.tight)
 
     def multiply(self, d: Tensor) -> Tensor:
         """Multiply the symmetric Jacobian with vectors on the columns; autograd can follow.

@@ -173,7 +173,7 @@ class _Directions:
         self._ease_of_sums = torch.where(_is_unbounded(problems), EASE_WITHOUT_BOUNDS, ease)
         size = point.y.abs().amax(-1, keepdim=True).clamp(min=1.0)  # large if a mask cannot hold
         diagonal = self._ease_of_sums + PROXIMAL / size
-        self._equations = problems.batch.equations(self._ease, diagonal)
+        self._equations = problems.batch.equations(self._ease, diagonal, None)
 
     def step_to(self, product: Tensor | float) -> Step:
         """Return the step after which the products have given values, to first order."""

@@ -20,12 +20,6 @@ from lpsmap_torch.tensor.splices import MIN_PARTS, Rules, Splices
 BONUS = 1e-3
 """Bonus on the parts of heavy structures, as a multiple of the scores of forced numbers."""
 
-STEPS, CONSTRAINED_STEPS = 2, 3
-"""Steps of the weights for each call of the oracle; with constraints."""
-
-CLEAR_GAP = 1e-7
-"""Gaps above this are no effect of damping."""
-
 PROVED = 1e-9
 """Minimum margin of a proof that constraints cannot hold, relative to the summed magnitudes of
 scores."""
@@ -64,10 +58,8 @@ class LocalProblems:
 
     def rules(self, width: int) -> Rules:
         """Return how active sets of structures of `width` entries change in an iteration."""
-        if self.rows is not None:
-            return Rules(CONSTRAINED_STEPS, torch.inf)
-        if self.n_parts < MIN_PARTS:
-            return Rules(STEPS, CLEAR_GAP)
+        if self.rows is not None or self.n_parts < MIN_PARTS:
+            return Rules()
         return Splices(self.quadratic * (BONUS * self.huge), self.n_parts, width)
 
     def value(self, x: Tensor) -> Tensor:

@@ -82,8 +82,7 @@ def newton_step(problems: Projections, pieces: Pieces) -> Tensor:
     dropped = torch.where(pieces.tight, 0.0, pieces.y)
     moved = batch.sums(ease * batch.pull(dropped))
     right = torch.where(pieces.tight, pieces.off + moved, 0.0)
-    equations = batch.equations(ease, torch.zeros_like(right), pieces.tight)
-    return pieces.y - dropped + equations.solve(right)
+    return pieces.y - dropped + batch.equations(ease, None, pieces.tight).solve(right)
 
 
 def select(condition: Tensor, new: Pieces, old: Pieces) -> Pieces:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
+from lpsmap_core import Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices, cached_property
 from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
@@ -176,24 +176,18 @@ class SolvedOnTensors(SolvedGraph):
 
     def contradictions(self) -> dict[int, list[tuple[int, int]]]:
         """Return (bucket, factor) of the factors that contradict each other, by core's engine."""
-        return self._solve_on_host(np.asarray(self.status() != Status.INFEASIBLE)).contradictions()
+        return self._on_host(self.status() == Status.INFEASIBLE).solved.contradictions()
 
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the weighted structures of some factors, computed by core's engine."""
-        return self._feasible_on_host.structures(b, rows)
+        return self._feasible_on_host.solved.structures(b, rows)
 
     @cached_property
-    def _feasible_on_host(self) -> SolvedGraph:
-        return self._solve_on_host(np.asarray(self.status() == Status.INFEASIBLE))
+    def _feasible_on_host(self) -> HostShare:
+        return self._on_host(self.status() != Status.INFEASIBLE)
 
-    def _solve_on_host(self, skip: BoolArray) -> SolvedGraph:
-        """Solve the components, but those to skip, by core's engine."""
-        scores, n = self._scores.cpu().numpy(), self.part.n_variables
-        of_numbers = self.part.component_of_numbers
-        skip[of_numbers[~(scores < np.inf)]] = True
-        scores = np.where(skip[of_numbers], 0.0, scores)
-        eta, eta_v = scores[:n].copy(), scores[n:].copy()
-        return CompiledEngine().solve(self.part, eta, eta_v, skip, self._options)
+    def _on_host(self, components: Any) -> HostShare:
+        return HostShare(self.part, np.asarray(components), self._scores, self._options)
 
     def _gathered(
         self,

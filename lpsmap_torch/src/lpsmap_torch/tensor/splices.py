@@ -23,25 +23,16 @@ PERIOD, SHIFT = 12, 7
 """Distance of the parts with a bonus, and how far they move from one iteration to the next. Those
 of the second structure are half a period apart."""
 
-STEPS = 6
-"""Steps of the weights for each call of the oracle."""
-
-AT_ONCE = 1e-12
-"""Weights that are zero after this share of a step leave together."""
+STEPS, SPLICED_STEPS = 3, 6
+"""Steps of the weights for each call of the oracle; if it gives several structures."""
 
 
 class Rules:
-    """A call of the oracle, and then some steps of the weights, give the best structure alone.
+    """A call of the oracle gives the best structure alone, which joins sets at their optimum."""
 
-    Above the clear gap, structures also join sets that are not at their optimum, whose active
-    structures have gaps, too.
-    """
-
+    n_steps = STEPS
     n_others = 0
     """Number of structures that a call gives beside the best."""
-
-    def __init__(self, n_steps: int, clear_gap: float) -> None:
-        self.n_steps, self._clear_gap = n_steps, clear_gap
 
     def structures(
         self,
@@ -58,20 +49,12 @@ class Rules:
         """
         return oracle(scores[:, :-1]).unsqueeze(1), None
 
-    def limited(self, rate: Tensor) -> Tensor:
-        """Return the (n, capacity) rates at which weights change; the least one's leaves."""
-        return rate
-
-    def settle(
-        self, p: Tensor, used: Tensor, rounding: Tensor, settled: Tensor, blocked: Tensor
-    ) -> Tensor:
+    def threshold(self, rounding: Tensor, settled: Tensor) -> Tensor:
         """Return the (n,) gaps above which structures join next, after steps of the weights.
 
-        The last step was small where the sets are settled, and a structure left at its end where
-        they are blocked. Gaps up to `rounding` are rounding.
+        The last step was small where the sets are settled. Gaps up to `rounding` are rounding.
         """
-        threshold = torch.where(settled, rounding, self._clear_gap)
-        return threshold.masked_fill_(blocked, torch.inf)
+        return torch.where(settled, rounding, torch.inf)
 
 
 class Splices(Rules):
@@ -81,10 +64,10 @@ class Splices(Rules):
     Structures have `n_parts` parts, and `width` entries.
     """
 
+    n_steps = SPLICED_STEPS
     n_others = N_HEAVY * N_RUNS
 
     def __init__(self, bonus: Tensor, n_parts: int, width: int) -> None:
-        super().__init__(STEPS, torch.inf)
         self.n_parts = n_parts
         self._row = torch.arange(len(bonus), device=bonus.device)
         self._bonus = bonus.expand(N_HEAVY, -1, -1)
@@ -112,15 +95,8 @@ class Splices(Rules):
         spliced, differ = self.spliced(heavy, best[1:])
         return torch.cat([best[:1], spliced]).transpose(0, 1), differ.mT
 
-    def limited(self, rate: Tensor) -> Tensor:
-        """Return the rates, where all weights of the least one leave together."""
-        return rate.clamp_(min=-1.0 / AT_ONCE)
-
-    def settle(
-        self, p: Tensor, used: Tensor, rounding: Tensor, settled: Tensor, blocked: Tensor
-    ) -> Tensor:
-        """Clear weights that left; any gap will do, since structures that depend do not join."""
-        p.mul_(used)
+    def threshold(self, rounding: Tensor, settled: Tensor) -> Tensor:
+        """Return the gaps; any will do, since structures that depend on others do not join."""
         return rounding
 
     def scores(self, scores: Tensor, heavy: Tensor, iteration: int) -> Tensor:
