@@ -125,7 +125,7 @@ class BuiltGraph:
     def place_prepared(self, scores: Tensor) -> Tensor:
         """Return scores of the whole block of variables, given those of `variables`."""
         if self._has_padding:
-            scores = scores.masked_fill(self._padding_on(scores.device), 0.0)
+            scores = scores.masked_fill(self._on("padding", self.padding, scores.device), 0.0)
         if self.declared.forbidden is not None:
             forbidden = self._on("forbidden", self.declared.forbidden, scores.device)
             scores = scores.masked_fill(forbidden, -torch.inf)
@@ -229,7 +229,7 @@ class BuiltGraph:
             nothing = of_items.any(-1, keepdim=True).expand_as(of_items).reshape(nothing.shape)
             values = values.masked_fill(nothing, 0.0)
         if self._has_padding:
-            values = values.masked_fill(self._padding_on(values.device), 0.0)
+            values = values.masked_fill(self._on("padding", self.padding, values.device), 0.0)
         return values
 
     def decode(self, options: Mapping[str, Any]) -> Tensor:
@@ -255,9 +255,6 @@ class BuiltGraph:
         numbers = np.repeat(np.arange(self.n_items), self.variables.size // max(self.n_items, 1))
         item[self.variables.index.reshape(-1)] = numbers
         return Items(self.graph._laid_out(), Labels(np.full(len(item), np.nan), item, self.n_items))
-
-    def _padding_on(self, device: torch.device) -> Tensor:
-        return self._on("padding", self.padding, device)
 
     def _on(self, name: Hashable, array: NDArray[Any], device: torch.device) -> Tensor:
         """Return an array of this graph as a tensor on a device, which is copied there once."""

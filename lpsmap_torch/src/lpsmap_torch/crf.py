@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.types import Device
 
-from lpsmap_core import Factor, Variables
 from lpsmap_core.api import checked_count
 from lpsmap_torch.distributions.chain import Chain, chains
 from lpsmap_torch.distributions.positions import lengths_of, mask_of
@@ -65,7 +64,7 @@ class CRF(nn.Module):
         empty = partial(torch.empty, device=device, dtype=dtype)
         self.transitions = nn.Parameter(empty(n_tags, n_tags))
         self.initial, self.final = nn.Parameter(empty(n_tags)), nn.Parameter(empty(n_tags))
-        self._loss = CRFLoss(_chains, reduction=reduction)
+        self._loss = CRFLoss(partial(chains, name="CRF"), reduction=reduction)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -144,10 +143,6 @@ class CRF(nn.Module):
 
     def _scores(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("transitions", "initial", "final")}
-
-
-def _chains(u: Variables, **arguments: Any) -> Factor:
-    return chains(u, **arguments, name="CRF")
 
 
 def _lists(tags: Tensor) -> list[Any]:

@@ -191,8 +191,6 @@ class _HessianProduct(torch.autograd.Function):
         vectors = [on_host("backward", d) for d in (d_u, d_v)]
         for owner, d in zip(owners, vectors, strict=True):
             lost[owner[~np.isfinite(d)]] = True
-        if not lost.any():
-            return tuple(map(torch.from_numpy, gibbs._hessian_product(Scores(*vectors))))
         of_entries = [lost[owner] for owner in owners]
         finite = [np.where(x, 0.0, d) for x, d in zip(of_entries, vectors, strict=True)]
         product = gibbs._hessian_product(Scores(*finite))

@@ -247,13 +247,8 @@ torch.library.register_vmap(_operator, _batched)
 
 def _batch_of_gradients(*call: Any) -> list[Tensor]:
     """Call the operator for every gradient of a batch; see `tensors.is_batched`."""
-    *static, ticket, inputs = call
-
-    def operator(tensors: list[Tensor]) -> list[Tensor]:
-        outputs: list[Tensor] = _operator(*static, ticket, tensors)
-        return outputs
-
-    return over_batch(operator, inputs)
+    *others, inputs = call
+    return over_batch(functools.partial(_operator, *others), inputs)
 
 
 torch.library.impl("lpsmap::solve", "Batched", _batch_of_gradients)

@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from lpsmap_core import Solution, Status
-from lpsmap_core.api import DEFAULT_GAP, FloatArray, checked_flag, checked_number, warn_unsolved
+from lpsmap_core import CompiledEngine, Solution, Status
+from lpsmap_core.api import (
+    DEFAULT_GAP,
+    FloatArray,
+    checked_flag,
+    checked_number,
+    checked_options,
+    report_unsolved,
+    solve_laid_out,
+    warn_unsolved,
+)
 from lpsmap_dynamic import infeasible_variables
 from lpsmap_torch.estimators.estimator import Estimator, SolvedEstimate, has_gradients
 from lpsmap_torch.function import Differentiable, attach
@@ -141,20 +150,10 @@ def _solved(
     additionals: Sequence[FloatArray],
     options: Mapping[str, Any],
 ) -> Solution:
-    """Return the SparseMAP solution of a graph for other scores."""
-    before = graph._scores, graph._additionals
-    try:
-        blocks = np.split(scores, np.cumsum([x.numel() for x in before[0]])[:-1])
-        graph._scores = [
-            torch.from_numpy(x).reshape(y.shape) for x, y in zip(blocks, before[0], strict=True)
-        ]
-        graph._additionals = [
-            None if y is None else torch.from_numpy(x).reshape(y.shape)
-            for x, y in zip(additionals, before[1], strict=True)
-        ]
-        graph._scores_changed()
-        with torch.no_grad():
-            return graph.solve(**options)
-    finally:
-        graph._scores, graph._additionals = before
-        graph._scores_changed()
+    """Return the SparseMAP solution of a graph for other scores, by core's engine."""
+    checked = checked_options(**{name: x for name, x in options.items() if name != "engine"})
+    given = graph._laid_out(), graph.factors, scores, additionals
+    solution = solve_laid_out(CompiledEngine(), *given, checked)
+    if not solution.ok:
+        report_unsolved(solution, graph._shapes, False)
+    return solution
