@@ -65,7 +65,7 @@ def constraint_rows_of(part: Part) -> ConstraintRows:
 
 
 _EMPTY = np.empty(0, dtype=np.int64)
-_NO_ROWS = ConstraintRows(offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY)
+_NO_ROWS = ConstraintRows._make([offsets_of(_EMPTY), _EMPTY, *np.empty((3, 0)), _EMPTY])
 
 
 class _Columns(NamedTuple):

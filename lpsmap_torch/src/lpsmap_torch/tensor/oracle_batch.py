@@ -99,7 +99,6 @@ class OracleBatch:
         exact = sets.done & ~sets.infeasible & (sets.size <= MAX_SIZE) & ~invalid
         values = torch.where(self.sign < 0.0, 1.0 - x, x)
         return Projected(
-            members=self.members,
             values=torch.where(invalid.unsqueeze(1), torch.nan, values),
             gap=torch.where(sets.infeasible, torch.inf, gap),
             residual=torch.where(exact, 0.0, (2.0 * (gap + sets.rounding)).sqrt()),

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from lpsmap_torch.tensor.batch import Members
-
 if TYPE_CHECKING:
     from lpsmap_torch.tensor.active_face import ActiveFace
     from lpsmap_torch.tensor.face import Face
@@ -34,7 +32,6 @@ class Limits:
 class Projected:
     """The projections of a batch."""
 
-    members: Members
     values: Tensor
     """(n, n_columns) the solution."""
     gap: Tensor

@@ -49,7 +49,7 @@ def _by_kernel(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     own = {name: x for name, x in found._asdict().items() if name not in ("y", "ease", "tight")}
     may_wait = limits.check_every is not None
     if not may_wait or bool(found.exact.all()):
-        return Projected(batch.members, **own, face=face, is_solved=may_wait)
+        return Projected(**own, face=face, is_solved=may_wait)
     (left,) = torch.where(~(found.exact | found.infeasible) & (eta < torch.inf).all(-1))
     if len(left):
         of_left = _by_operations(batch.taken(left), eta[left], limits)
@@ -57,7 +57,7 @@ def _by_kernel(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
         own = {name: x.index_copy(0, left, getattr(of_left, name)) for name, x in own.items()}
         ease = found.ease.index_copy(0, left, of_left.face.ease)
         face = FusedFace(batch, ease, found.tight.index_copy(0, left, of_left.face.tight))
-    return Projected(batch.members, **own, face=face)
+    return Projected(**own, face=face)
 
 
 def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
@@ -79,7 +79,6 @@ def _by_operations(batch: Batch, eta: Tensor, limits: Limits) -> Projected:
     exact = is_exact(problems, best) & is_close & ~infeasible
     best = select(exact, moved, rough)
     return Projected(
-        batch.members,
         torch.where(invalid, torch.nan, best.u),
         _gap(problems, best),
         torch.where(invalid, torch.inf, best.residual).squeeze(-1),

@@ -197,8 +197,8 @@ class SolvedOnTensors(SolvedGraph):
     ) -> npt.NDArray[Any]:
         """Return numbers of all components from those of the batches and of the host's share."""
         result = np.full(self.part.n_components, default)
-        for projected in self.projected:
-            result[projected.members.components] = numbers(projected).cpu().numpy()
+        for batch, projected in zip(self.problem.batches, self.projected, strict=True):
+            result[batch.members.components] = numbers(projected).cpu().numpy()
         if self.share is not None and of_share is not None:
             own = self.share.components
             result[own] = of_share(self.share.solved)[own]
@@ -272,5 +272,5 @@ def _left_by_active_sets(
     for batch, found in zip(problem.batches, projected, strict=True):
         if isinstance(batch, OracleBatch):
             solved = found.exact | found.infeasible | found.values.isnan().any(1)
-            left[found.members.components] = ~solved.cpu().numpy()
+            left[batch.members.components] = ~solved.cpu().numpy()
     return left
