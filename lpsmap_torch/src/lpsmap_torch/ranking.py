@@ -43,9 +43,9 @@ def ranking_of(graph: Any, items: Items, k: int) -> Ranking:
     values = np.take_along_axis(values, np.maximum(of_variable, 0), axis=0)
     there = np.zeros((k, items.n_items), dtype=bool)
     there[0] = True  # of items without factors, too
-    rank, component = np.nonzero((ranks >= 0) & (items.of_component >= 0))
-    there[rank, items.of_component[component]] = True
-    rank, component = np.nonzero((ranks < 0) & (items.of_component >= 0))
+    inside = items.of_component >= 0
+    there[:, items.of_component[inside]] = True
+    rank, component = np.nonzero((ranks < 0) & inside)
     there[rank, items.of_component[component]] = False
     return Ranking(np.where(of_variable < 0, 0.0, values), there)
 

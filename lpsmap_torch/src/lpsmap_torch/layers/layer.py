@@ -15,6 +15,7 @@ from lpsmap_dynamic import refuse_arguments
 from lpsmap_torch.built_graph import BuiltGraph, Declarations, no_factor
 from lpsmap_torch.by_name import NotSpecifiable, local_name, register, shared_by, specification
 from lpsmap_torch.estimators import Estimator, SparseMarginals
+from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
     Instances,
@@ -205,7 +206,10 @@ class Layer(TemperatureMixin):
             If the sums over factors that form a cycle take too much memory.
         """
         problem = self._problem(scores, self._inputs(**arguments))
-        return problem.sample(checked_count("sample: n", n), generator, scores.dtype)
+        built, n = problem.built, checked_count("sample: n", n)
+        values, log_p = samples_of(built.graph, built.items(), n, generator)
+        log_p = log_p.reshape(n, *problem.batch)
+        return Samples(built.shown_samples(values).to(scores.dtype), log_p.to(scores.dtype))
 
     def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
         """Return the factor graph of the layer for given scores, to be solved in any way.

@@ -16,7 +16,6 @@ from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import BY_NAME, Estimator
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
-from lpsmap_torch.estimators.samples import samples_of
 from lpsmap_torch.function import attach_probabilities
 from lpsmap_torch.temperature import Temperature
 from lpsmap_torch.tensors import numbers
@@ -46,14 +45,6 @@ class Problem(NamedTuple):
     """Broadcasts to the batch."""
     n_parameters: int | None
     """The number of parameters of an instance; None for the graph of a function."""
-
-    def sample(self, n: int, generator: torch.Generator | None, dtype: torch.dtype) -> Samples:
-        """Return samples; see `Layer.sample`."""
-        graph = self.built.graph
-        items = self.built.items()
-        values, log_p = samples_of(graph, items, n, generator)
-        values = self.built.shown_samples(values)
-        return Samples(values.to(dtype), log_p.reshape(n, *self.batch).to(dtype))
 
 
 class Samples(NamedTuple):
@@ -119,13 +110,13 @@ class Estimated:
         result, shown = estimate.result, self.problem.built.graph.factors[0]
         without = [(Status.NON_FINITE, Status.INFEASIBLE)] if isinstance(result, Solution) else []
         structures = result.structures(shown, *without)
-        temperature = self.problem.temperature
-        if isinstance(temperature, Tensor):
-            temperature = numbers(temperature)
-            if temperature.ndim:
-                of_items = np.broadcast_to(temperature, self.problem.batch).reshape(-1)
-                temperature = of_items[self._items.of_factors(shown)[structures.vertices.owner]]
-        structures.flat_scores = structures.flat_scores * temperature  # as before the division
+        scale: Any = self.problem.temperature
+        if isinstance(scale, Tensor):
+            scale = numbers(scale)
+            if scale.ndim:
+                of_items = np.broadcast_to(scale, self.problem.batch).reshape(-1)
+                scale = of_items[self._items.of_factors(shown)[structures.vertices.owner]]
+        structures.flat_scores = structures.flat_scores * scale  # those before the division
         return attach_probabilities(structures, values)
 
     def solution(self, marginals: Tensor) -> LayerSolution:
