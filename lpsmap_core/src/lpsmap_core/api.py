@@ -112,7 +112,6 @@ from lpsmap_jit.callers import stacklevel as stacklevel
 from lpsmap_jit.compile import summing_leaf as summing_leaf
 from lpsmap_jit.ctrl_c import raised_by_ctrl_c as raised_by_ctrl_c
 from lpsmap_jit.interrupts import Watch as Watch
-from lpsmap_jit.interrupts import deadline_passed as deadline_passed
 from lpsmap_jit.interrupts import interruptible as interruptible
 from lpsmap_jit.interrupts import out_of_time as out_of_time
 from lpsmap_jit.interrupts import raise_interrupt as raise_interrupt

@@ -151,12 +151,6 @@ def halt() -> None:
         state.value = _HALTED
 
 
-def deadline_passed() -> bool:
-    """Return whether the time limit of this thread has passed, noticed by kernels or not."""
-    deadline = thread_record().deadline
-    return deadline is not None and deadline.passed
-
-
 def thread_record() -> Record:
     """Return the record of this thread, created on first use."""
     try:

@@ -13,7 +13,7 @@ from lpsmap_core.engine.step_size import (
     balanced_step_size,
     first_step_sizes,
 )
-from lpsmap_factors_logic import Budget, OrOut, Pair
+from lpsmap_factors_logic import AtMostOne, Budget, OrOut, Pair
 from lpsmap_factors_struct import Permutation
 
 FIRST_VARIABLE = np.array([0, 2, 4, 5])
@@ -90,6 +90,26 @@ def test_iterations_without_the_quadratic_term_do_not_depend_on_the_scale() -> N
         values.append(u.value)
     for other in (values[0], values[2]):  # up to the rounding of the first step size
         np.testing.assert_allclose(other, values[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-8, 1e-12, 1e-100])
+def test_best_structures_of_small_scores_are_those_of_large_ones(scale: float) -> None:
+    """An absolute tolerance called scores of 1e-8 converged, and of 1e-12 solved."""
+    for seed in range(6):
+        rng, answers = np.random.default_rng(seed), []
+        n = int(rng.integers(4, 10))
+        scores, pairs = rng.standard_normal((n, n)), rng.standard_normal((n, n - 1))
+        for unit in (0.5, scale):
+            graph = FactorGraph()
+            u = graph.variable_from(unit * scores)
+            graph.add(AtMostOne(u))
+            graph.add(Budget(u, 2, axis=0))
+            graph.add(Pair(u[:, :-1], u[:, 1:], unit * pairs))
+            solution = graph.solve_map(max_iter=5000)
+            answers.append((solution.objective.sum() / unit, solution.status.tolist()))
+        (expected, statuses), (found, own) = answers
+        assert own == statuses
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [10.0, 1000.0])

@@ -74,14 +74,28 @@ def test_no_value_is_nan_in_tied_rows_and_beside_bad_ones() -> None:
     assert values[3, 4] == 1.0
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e-100])
-def test_coupled_components_start_from_the_solution(scale: float, rng: np.random.Generator) -> None:
-    """Unless their scores are so small that its duals are useless."""
+def coupled_trees(scores: np.ndarray) -> FactorGraph:
     graph = FactorGraph()
-    u = graph.variable_from(scale * rng.normal(size=(16, 10, 10)))
+    u = graph.variable_from(scores)
     graph.add(DepTree(u))
     graph.add(ModifierBudget(u, 2))
     graph.add(XorOut(u[:, 0, :4]))
-    decoded, best = decoded_both_ways(graph)
+    return graph
+
+
+def test_coupled_components_start_from_the_solution(rng: np.random.Generator) -> None:
+    decoded, best = decoded_both_ways(coupled_trees(rng.normal(size=(16, 10, 10))))
     assert decoded.proved.all()
     np.testing.assert_allclose(decoded.score, best.score, rtol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 1e-10, 1e-100])
+def test_claims_for_small_scores(scale: float, rng: np.random.Generator) -> None:
+    """The duals of a solution are useless for scores far below 1, where a gap of 1e-8 is large."""
+    scores = rng.normal(size=(16, 10, 10))
+    best = scale * decoded_both_ways(coupled_trees(scores))[1].score
+    for decoded in decoded_both_ways(coupled_trees(scale * scores)):
+        assert decoded.proved.all()
+        assert (decoded.bound >= (1.0 - 1e-9) * best).all()
+        assert (decoded.score <= (1.0 + 1e-9) * best).all()
+        np.testing.assert_allclose(decoded.score, best, rtol=1e-8, atol=1e-8)

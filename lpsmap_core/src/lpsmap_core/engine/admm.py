@@ -60,7 +60,7 @@ from lpsmap_core.engine.state import (
     PartState,
     initial_state,
 )
-from lpsmap_core.engine.step_size import balanced_step_size
+from lpsmap_core.engine.step_size import balanced_step_size, dual_unit
 from lpsmap_core.engine.stopping import CONVERGED, ITERATING, judge
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
@@ -342,7 +342,8 @@ def average_and_judge(
     for c in components:
         if polish.selected[c]:
             continue
-        outcome = judge(c, progress, settings.tol, settings.dual_tol)
+        dual_tol = settings.dual_tol * dual_unit(record.quadratic, progress.first_step_size[c])
+        outcome = judge(c, progress, settings.tol, dual_tol)
         if outcome == CONVERGED and may_wait and waits_for_polish(c, record, polish, settings.tol):
             outcome = ITERATING
         if outcome != ITERATING:

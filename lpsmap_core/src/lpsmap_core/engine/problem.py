@@ -158,6 +158,8 @@ def _set_scores(
             continue
         scores, step = eta[first[c] : first[c + 1]], step_size
         most, finite = _set_variables(first[c], scores, problem)
+        if problem.quadratic > 0.0 or finite == 0.0:  # otherwise scores of any size are alike
+            finite = max(1.0, finite)
         if problem.direct[c]:
             step = 0.0
         elif np.isnan(step):
@@ -176,7 +178,7 @@ def _set_scores(
 def _set_variables(first: int, scores: FloatArray, problem: LoopProblem) -> tuple[float, float]:
     """Write the scores of a component's variables.
 
-    Returns the largest magnitude and the largest finite magnitude, both at least 1.
+    Returns the largest magnitude and the largest finite magnitude.
     """
     last = first + len(scores)
     score, eta = problem.iterate.score[first:last], problem.iterate.eta[first:last]
@@ -186,7 +188,7 @@ def _set_variables(first: int, scores: FloatArray, problem: LoopProblem) -> tupl
         eta[i] = 0.0 if abs(scores[i]) == np.inf else scores[i]
     most = largest_magnitude(scores)
     finite = largest_magnitude(eta) if most == np.inf else most
-    return max(1.0, most), max(1.0, finite)
+    return most, finite
 
 
 @leaf

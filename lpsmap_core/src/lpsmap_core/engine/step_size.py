@@ -88,6 +88,15 @@ def first_step_size(scores: FloatArray, quadratic: float) -> float:
 
 
 @leaf
+def dual_unit(quadratic: float, first: float) -> float:
+    """Return the unit of the tolerance of dual residuals: 1, or that of smaller scores in LP-MAP.
+
+    Without the quadratic term, the best structures for scores of 1e-9 are those for scores of 1.
+    """
+    return min(1.0, first / FIRST_LINEAR) if quadratic == 0.0 else 1.0
+
+
+@leaf
 def balanced_step_size(
     iteration: int, quadratic: float, step_size: float, first: float, primal: float, dual: float
 ) -> float:

@@ -15,7 +15,7 @@ from lpsmap_core.engine.compiled import CompiledEngine, numbers_of, relative_wor
 from lpsmap_core.layout.layout import Bucket, Layout, Part
 from lpsmap_core.local.active.memory import block_size
 from lpsmap_core.local.active.oracle_results import vertex_sizes
-from lpsmap_core.local.active.sets import first_capacity
+from lpsmap_core.local.active.sets import ActiveSets, first_capacity
 from lpsmap_core.local.solvers import SolverChoice, override_level, solver_of, takes_one_pass
 from lpsmap_core.solution.table_rendering import text_table
 from lpsmap_jit.threads import MIN_WORK, cut
@@ -286,7 +286,9 @@ def _factors(solvers: list[BucketSolver]) -> Iterator[FactorPlan]:
 def _memory(layout: Layout, solvers: list[BucketSolver], threads: int) -> MemoryPlan:
     numbers = numbers_of(layout.part, layout.n_variables, threads)
     sets = sum(
-        _active_set_bytes(bucket) for bucket, choice in solvers if choice.solver.lists_structures
+        _active_set_bytes(bucket)
+        for bucket, choice in solvers
+        if issubclass(choice.solver, ActiveSets)
     )
     return MemoryPlan(_array_bytes(layout), FLOAT * numbers, sets)
 

@@ -39,6 +39,11 @@ for nodes that are nearly pruned."""
 CLOSE = 1e-4
 """Relative gap up to which a node is nearly pruned."""
 
+MAX_CONTINUATIONS = 3
+"""How often the relaxation of a nearly pruned node is continued, twice as long each time, if it has
+not converged. If many assignments have equal scores it converges late, and fixing a variable
+perturbs it: all nodes would keep the bound of the root."""
+
 TOLERANCE = 1e-10
 """Tolerance of the relaxations: a tight relaxation is a proof only if its bound is as sharp as the
 requested gap."""
@@ -73,6 +78,8 @@ class Node(NamedTuple):
     """The variable that was fixed last; -1 for none."""
     moved: float = 1.0
     """The distance of this variable from its value in the relaxation of the parent."""
+    continuations: int = 0
+    """How often its relaxation was continued."""
 
 
 class Gains:
@@ -201,6 +208,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         end = solved.end()
         assert end is not None  # core's engine always returns its final state
         u, duals = end.u.reshape(n_copies, -1), end.duals.reshape(n_copies, -1)
+        ends = [Node(decided[i], u[i], duals[i], float(end.step_size[i])) for i in range(n)]
         evaluations: list[Evaluation[Node, BoolArray]] = []
         for i in range(n):
             own, bound = float(scores[i]), float(bounds[i])
@@ -208,9 +216,9 @@ class RelaxationSpace(Space[Node, BoolArray]):
             self._gains.note(nodes[i], bound)
             children: list[Node] = []
             if bound > max(score, own):
-                state = u[i].copy(), duals[i].copy(), float(end.step_size[i])
-                solved_node = Node(decided[i], *state, bound=min(bound, nodes[i].bound))
-                children = _branch(solved_node, means[i], self._gains)
+                limited = status[i] is Status.ITERATION_LIMIT
+                kept = ends[i]._replace(bound=min(bound, nodes[i].bound))
+                children = self._children(nodes[i], kept, means[i], score, limited)
             evaluations.append(Evaluation(bound, children, rounded[i].copy(), own))
         return evaluations
 
@@ -222,6 +230,20 @@ class RelaxationSpace(Space[Node, BoolArray]):
             rounded, scores = self._round(means, decided, SHORTLY)
         best = int(scores[:n].argmax())
         return Unfinished(rounded[best], float(scores[best]))
+
+    def _children(
+        self, node: Node, end: Node, means: FloatArray, score: float, limited: bool
+    ) -> list[Node]:
+        """Return the children of a node, given the end of its relaxation, with its bound.
+
+        If the relaxation was `limited` and the node is nearly pruned, it is continued instead.
+        """
+        end = end._replace(u=end.u.copy(), duals=end.duals.copy())
+        continuations = node.continuations + 1
+        unended = limited and continuations <= MAX_CONTINUATIONS
+        if unended and score > -np.inf and _is_close(end.bound, score):
+            return [end._replace(continuations=continuations)]
+        return _branch(end, means, self._gains)
 
     def excluding(
         self, node: Node, last: Evaluation[Node, BoolArray]
@@ -266,7 +288,7 @@ def _iterations(nodes: Sequence[Node], score: float) -> int:
         return ROOT_ITERATIONS
     if not _is_close(max(node.bound for node in nodes), score):
         return ITERATIONS
-    return CLOSE_ITERATIONS
+    return CLOSE_ITERATIONS << max(node.continuations for node in nodes)
 
 
 def _is_close(bound: float, score: float) -> bool:
