@@ -42,8 +42,7 @@ def _allowed(heads: tuple[int, ...], projective: bool) -> bool:
 def test_words_that_are_there_several_times() -> None:
     """Their trees score the same, the relaxation is amid them all, and still one is soon proved.
 
-    Without noise nothing allowed is found, and unless a bound that is nearly closed is solved on,
-    it is not proved: both were tried.
+    Unless a bound that is nearly closed is solved on, it is not proved.
     """
     rng, n = np.random.default_rng(1), 20
     kinds = rng.integers(0, 12, size=n)
