@@ -31,6 +31,7 @@ from lpsmap import ConvergenceWarning, FactorGraph
 from lpsmap_core.engine.admm import LoopSettings, advance_components
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import make_loop_workspace
+from lpsmap_core.engine.problem import RESIDUAL_ROUNDING
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import balanced_step_size
 from lpsmap_core.engine.stopping import CONVERGED
@@ -219,7 +220,8 @@ def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> fl
             return i
         if method.step_size == "balanced":
             residuals = step.primal_residual, step.dual_residual
-            gamma = balanced_step_size(i, 1.0, gamma, first, *residuals)
+            largest_score = float(loop.progress.rounding[0]) / RESIDUAL_ROUNDING
+            gamma = balanced_step_size(i, 1.0, gamma, first, *residuals, largest_score)
         elif method.step_size == "spectral" and i % 2 == 0:
             if before is not None:
                 gamma = spectral(before, step, gamma)

@@ -408,7 +408,7 @@ class FactorGraph:
         ----------
         max_iter, tol, dual_tol, step_size, adapt, relaxation, max_inner_iter, verbose, threads
             As for `solve`, as are `trace`, `warm_start` and `engine`. The tolerance of the scores
-            is in units of their root mean square if that is below 1.
+            is in units of the largest one of their component if that is below 1.
         autodetect_acyclic
             Ignored; accepted for compatibility with the earlier library.
         exact

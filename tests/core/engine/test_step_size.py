@@ -13,7 +13,7 @@ from lpsmap_core.engine.step_size import (
     balanced_step_size,
     first_step_sizes,
 )
-from lpsmap_factors_logic import AtMostOne, Budget, OrOut, Pair
+from lpsmap_factors_logic import AtMostOne, Budget, Or, OrOut, Pair
 from lpsmap_factors_struct import Permutation
 
 FIRST_VARIABLE = np.array([0, 2, 4, 5])
@@ -45,10 +45,8 @@ def test_a_component_of_one_factor_has_none() -> None:
     assert first([1.0] * 5, direct, step_size=2.0).tolist() == [0.0, 2.0, 0.0]
 
 
-def balanced(
-    primal: float, dual: float, *, now: float = 1.0, first: float = 1.0, iteration: int = 6
-) -> float:
-    return balanced_step_size(iteration, 1.0, now, first, primal, dual)
+def balanced(primal: float, dual: float, now: float = 1.0, iteration: int = 6) -> float:
+    return balanced_step_size(iteration, 1.0, now, 1.0, primal, dual, 100.0)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +66,12 @@ def test_a_step_size_stays_near_its_first_value() -> None:
     assert balanced(0.0, 1.0, now=low) == low
 
 
-def test_late_dual_residuals_are_relative_to_the_scores() -> None:
-    first, early, late = 100.0 * FIRST_STEP_SIZE, 36, 42
-    assert balanced(0.1, 20.0, now=first, first=first, iteration=early) == 0.5 * first
-    assert balanced(0.1, 20.0, now=first, first=first, iteration=late) == first
-    assert balanced(0.1, 0.5, now=first, first=first, iteration=late) == 2.0 * first
+def test_late_dual_residuals_are_relative_to_the_scores_while_copies_disagree() -> None:
+    early, late = 36, 42
+    assert balanced(0.1, 20.0, iteration=early) == 0.5
+    assert balanced(0.1, 20.0, iteration=late) == 1.0
+    assert balanced(0.1, 0.5, iteration=late) == 2.0
+    assert balanced(1e-4, 0.5, iteration=late) == 0.5
 
 
 @pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
@@ -99,7 +98,7 @@ def test_best_structures_of_small_scores_are_those_of_large_ones(scale: float) -
         rng, answers = np.random.default_rng(seed), []
         n = int(rng.integers(4, 10))
         scores, pairs = rng.standard_normal((n, n)), rng.standard_normal((n, n - 1))
-        for unit in (0.5, scale):
+        for unit in (0.0625, scale):
             graph = FactorGraph()
             u = graph.variable_from(unit * scores)
             graph.add(AtMostOne(u))
@@ -113,13 +112,13 @@ def test_best_structures_of_small_scores_are_those_of_large_ones(scale: float) -
 
 
 @pytest.mark.parametrize("scale", [10.0, 1000.0])
-@pytest.mark.parametrize("kind", [OrOut, Permutation])
+@pytest.mark.parametrize("kind", [Or, OrOut, Permutation])
 def test_duals_that_have_far_to_go(kind: type[Factor], scale: float) -> None:
     """These took over a thousand iterations when small dual residuals shrank the step size."""
     graph, rng = FactorGraph(), np.random.default_rng(0)
     u = graph.variable_from(scale * rng.standard_normal((30, 30)))
     graph.add(kind(u))
-    graph.add(Budget(u, 1 if kind is OrOut else 16, axis=0))
+    graph.add(Budget(u, 16 if kind is Permutation else 1, axis=0))
     solution = graph.solve()
     assert solution.ok
-    assert solution.iterations.max() < 700
+    assert solution.iterations.max() < 500

@@ -41,7 +41,7 @@ from lpsmap_core.engine.polish import (
     revert_failed_polishes,
     waits_for_polish,
 )
-from lpsmap_core.engine.problem import ONE, Iterate, problem_at
+from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, Iterate, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import (
     Selection,
@@ -60,7 +60,7 @@ from lpsmap_core.engine.state import (
     PartState,
     initial_state,
 )
-from lpsmap_core.engine.step_size import balanced_step_size, dual_unit
+from lpsmap_core.engine.step_size import balanced_step_size
 from lpsmap_core.engine.stopping import CONVERGED, ITERATING, judge
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
@@ -342,8 +342,9 @@ def average_and_judge(
     for c in components:
         if polish.selected[c]:
             continue
-        dual_tol = settings.dual_tol * dual_unit(record.quadratic, progress.first_step_size[c])
-        outcome = judge(c, progress, settings.tol, dual_tol)
+        largest_score = progress.rounding[c] / RESIDUAL_ROUNDING
+        # without the quadratic term, scores of any size are alike
+        outcome = judge(c, progress, settings.tol, settings.dual_tol * min(1.0, largest_score))
         if outcome == CONVERGED and may_wait and waits_for_polish(c, record, polish, settings.tol):
             outcome = ITERATING
         if outcome != ITERATING:
@@ -353,7 +354,7 @@ def average_and_judge(
             before, first_size = progress.step_size[c], progress.first_step_size[c]
             residuals = progress.primal_residual[c], progress.dual_residual[c]
             step_size = balanced_step_size(
-                iteration, record.quadratic, before, first_size, *residuals
+                iteration, record.quadratic, before, first_size, *residuals, largest_score
             )
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before

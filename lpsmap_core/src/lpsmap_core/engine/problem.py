@@ -69,7 +69,8 @@ class Progress(NamedTuple):
     stale: BoolArray
     """Whether the local scores are out of date."""
     rounding: FloatArray
-    """Rounding of `dual_residual`, a lower limit of any tolerance."""
+    """Rounding of `dual_residual`, a lower limit of any tolerance: `RESIDUAL_ROUNDING` times the
+    largest score, which counts as 1 if it is smaller and there is a quadratic term."""
     warm: BoolArray
     """Whether the loop started from an earlier solution."""
 
@@ -158,7 +159,7 @@ def _set_scores(
             continue
         scores, step = eta[first[c] : first[c + 1]], step_size
         most, finite = _set_variables(first[c], scores, problem)
-        if problem.quadratic > 0.0 or finite == 0.0:  # otherwise scores of any size are alike
+        if problem.quadratic > 0.0 or (finite == 0.0 and len(eta_v) == 0):
             finite = max(1.0, finite)
         if problem.direct[c]:
             step = 0.0
@@ -213,6 +214,8 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
     for f in range(len(spans.component)):
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
+            if rounding[c] == 0.0:
+                rounding[c] = RESIDUAL_ROUNDING
             if largest == np.inf:
                 score = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING
                 _forbid(extras.eta[lo:hi], score, extras.forbidden[lo:hi])

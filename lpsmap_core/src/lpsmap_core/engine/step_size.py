@@ -24,10 +24,11 @@ sizes of large matchings fell too soon."""
 BALANCE_FACTOR = 2.0
 """Factor of an adjustment."""
 
-ABSOLUTE_ITERATIONS = 40
-"""Number of iterations in which dual residuals count in units of marginals. Afterwards, and without
-the quadratic term, they count in units of the scores, like the duals. Most components have finished
-by then. Where duals have far to go, the first step size would fall too far for large scores."""
+ABSOLUTE_ITERATIONS, FAR_RESIDUAL = 40, 1e-3
+"""Dual residuals count in units of the largest score, like the duals, from this iteration on, as
+long as the copies disagree by more than the second number, and without the quadratic term. In units
+of marginals, step sizes for large scores fall while the duals still have far to go. Most components
+have finished before; and in the end both residuals have to fall to the same tolerance."""
 
 MAX_STEP_SIZE_RATIO = 1e4
 """A step size stays within this factor of its first value."""
@@ -88,19 +89,18 @@ def first_step_size(scores: FloatArray, quadratic: float) -> float:
 
 
 @leaf
-def dual_unit(quadratic: float, first: float) -> float:
-    """Return the unit of the tolerance of dual residuals: 1, or that of smaller scores in LP-MAP.
-
-    Without the quadratic term, the best structures for scores of 1e-9 are those for scores of 1.
-    """
-    return min(1.0, first / FIRST_LINEAR) if quadratic == 0.0 else 1.0
-
-
-@leaf
 def balanced_step_size(
-    iteration: int, quadratic: float, step_size: float, first: float, primal: float, dual: float
+    iteration: int,
+    quadratic: float,
+    step_size: float,
+    first: float,
+    primal: float,
+    dual: float,
+    largest_score: float,
 ) -> float:
     """Return the next step size, adjusted if one residual is much larger than the other.
+
+    The `largest_score` counts as 1 if it is smaller and there is a quadratic term.
 
     Without the quadratic term, means stay at a vertex for a while, and dual residuals carry no
     information. Adjustments are rare then: their period doubles each time.
@@ -108,10 +108,8 @@ def balanced_step_size(
     n = iteration // BALANCE_PERIOD
     if n * BALANCE_PERIOD != iteration or (quadratic == 0.0 and n & (n - 1) != 0):
         return step_size
-    if quadratic == 0.0:
-        dual /= first / FIRST_LINEAR
-    elif iteration > ABSOLUTE_ITERATIONS:
-        dual /= max(1.0, first / FIRST_STEP_SIZE)
+    if quadratic == 0.0 or (iteration > ABSOLUTE_ITERATIONS and primal > FAR_RESIDUAL):
+        dual /= largest_score
     if primal > BALANCE_RATIO * dual:
         other = step_size * BALANCE_FACTOR
     elif dual > BALANCE_RATIO * primal:
