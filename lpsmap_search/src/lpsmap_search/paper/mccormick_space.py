@@ -118,19 +118,14 @@ class McCormickSpace(BoxSpace[McCormickNode]):
 
     Nodes are boxes of probabilities, bounded by a linear program: concave envelopes of the products
     ``theta_m f_m``, tangents of the constraints that probabilities sum to one, products of rows,
-    and a polytope of parses. It can be pickled, and used by several threads at once.
+    and a polytope of parses.
 
     Parameters
     ----------
-    corpus
-        The sentences.
-    gap
-        The gap of the search.
+    corpus, gap, constraint
+        As for `BoxSpace`.
     options
         Options of the relaxations.
-    constraint
-        A constraint on the counts, or None. The bounds include different structures for equal
-        sentences.
 
     Raises
     ------
