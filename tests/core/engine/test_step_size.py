@@ -8,35 +8,44 @@ import pytest
 from lpsmap_core import Factor, FactorGraph
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.step_size import (
-    FIRST_STEP_SIZE,
     MAX_STEP_SIZE_RATIO,
     balanced_step_size,
     first_step_sizes,
 )
+from lpsmap_core.layout.layout import build_layout
 from lpsmap_factors_logic import AtMostOne, Budget, Or, OrOut, Pair
 from lpsmap_factors_struct import Permutation
 
-FIRST_VARIABLE = np.array([0, 2, 4, 5])
 COUPLED = np.zeros(3, dtype=bool)
 
 
-def first(scores: list[float], direct: np.ndarray = COUPLED, **options: float) -> np.ndarray:
-    return first_step_sizes(FIRST_VARIABLE, direct, np.array(scores), Options(**options))
+def first(
+    scores: list[float], direct: np.ndarray = COUPLED, pair: float = 0.0, **options: float
+) -> np.ndarray:
+    """Return those of three components of 2, 2 and 1 variables; the first has a pair."""
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    graph.add(Pair(u[0], u[1], scores=pair))
+    graph.add(AtMostOne(u[2:4]))
+    graph.add(AtMostOne(u[4:]))
+    part = build_layout(5, graph.factors).part
+    return first_step_sizes(part, direct, np.array(scores), np.array([pair]), Options(**options))
 
 
-def test_the_first_step_size_follows_the_allowed_scores_of_its_component() -> None:
-    found = first([3.0, 4.0, -np.inf, 2.0, 0.0]) / FIRST_STEP_SIZE
-    np.testing.assert_allclose(found, np.sqrt([1 + 12.5, 1 + 4.0, 1.0]))
-    decided = first([3.0, 4.0, np.inf, 2.0, np.inf]) / FIRST_STEP_SIZE  # on, in a search
-    np.testing.assert_allclose(decided, np.sqrt([1 + 12.5, 1 + 4.0, 1.0]))
-    np.testing.assert_allclose(first([1e200, 1e200, 0, 0, 0])[0], FIRST_STEP_SIZE * 1e200)
+def test_the_first_step_size_follows_the_largest_finite_score_of_its_component() -> None:
+    found = first([3.0, 4.0, -np.inf, -2.0, 0.0])
+    np.testing.assert_allclose(found, 5.0 * np.hypot(1.0, [1.2, 0.6, 0.3]))
+    decided = first([3.0, 4.0, np.inf, -2.0, np.inf])  # on, in a search
+    np.testing.assert_allclose(decided, found)
+    np.testing.assert_allclose(first([1e200, 1e200, 0, 0, 0])[0], 1.5e200)
+    np.testing.assert_allclose(first([1.0, 0, 0, 0, 0], pair=-10.0)[0], 5.0 * np.hypot(1.0, 3.0))
 
 
 def test_without_the_quadratic_term_it_is_in_proportion() -> None:
     scores = np.array([3.0, 4.0, 1e-3, 0.0, 0.0])
     found, larger = (first(list(c * scores), quadratic=0.0) for c in (1.0, 100.0))
     np.testing.assert_allclose(larger[:2], 100.0 * found[:2])
-    assert found[2] == larger[2] == FIRST_STEP_SIZE  # where nothing measures it
+    assert found.tolist() == [1.0, 0.25e-3, 0.25]  # the last one where nothing measures it
 
 
 def test_a_component_of_one_factor_has_none() -> None:
@@ -109,6 +118,20 @@ def test_best_structures_of_small_scores_are_those_of_large_ones(scale: float) -
         (expected, statuses), (found, own) = answers
         assert own == statuses
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weak", [0.0, 1e-6, 1e-3])
+def test_weak_scores_of_variables_beside_strong_pairs(weak: float) -> None:
+    """The first step size followed those of variables alone, and LP-MAP ended at its limit."""
+    for seed in range(4):
+        graph, rng = FactorGraph(), np.random.default_rng(seed)
+        u = graph.variable_from(weak * rng.standard_normal(12))
+        i, j = np.triu_indices(12, 1)
+        some = rng.random(len(i)) < 0.3
+        graph.add(Pair(u[i[some]], u[j[some]], scores=rng.standard_normal(some.sum())))
+        solution = graph.solve_map(engine="compiled", autodetect_acyclic=False)
+        assert solution.ok
+        assert solution.iterations.max() < 500
 
 
 @pytest.mark.parametrize("scale", [10.0, 1000.0])

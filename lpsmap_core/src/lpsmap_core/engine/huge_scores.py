@@ -163,8 +163,8 @@ def _charge(
     np.copyto(iterate.duals, dual, where=flags(payers, n_variables)[of_link])
     components = flags(part.component[payers], part.n_components)
     base = np.where(split.huge, split.rest(), split.scores)
-    felt, direct = np.where(split.withheld, -np.inf, base)[:n_variables], state.problem.direct
-    step_size = first_step_sizes(part.first_variable, direct, felt, options)
+    felt = split.split_entries(np.where(split.withheld, -np.inf, base))
+    step_size = first_step_sizes(part, state.problem.direct, *felt, options)
     for sizes in (progress.step_size, progress.first_step_size):
         np.copyto(sizes, step_size, where=components)
 

@@ -157,22 +157,26 @@ def _set_scores(
     for c in range(len(first) - 1):
         if len(chosen) > 0 and not chosen[c]:
             continue
-        scores, step = eta[first[c] : first[c + 1]], step_size
-        most, finite = _set_variables(first[c], scores, problem)
+        most, finite = _set_variables(first[c], eta[first[c] : first[c + 1]], problem)
         if problem.quadratic > 0.0 or (finite == 0.0 and len(eta_v) == 0):
             finite = max(1.0, finite)
-        if problem.direct[c]:
-            step = 0.0
-        elif np.isnan(step):
-            step = first_step_size(scores, problem.quadratic)
-        progress.step_size[c] = progress.first_step_size[c] = step
         progress.rounding[c] = RESIDUAL_ROUNDING * finite
         progress.primal_residual[c] = progress.dual_residual[c] = np.inf
         progress.iterations[c], progress.stale[c] = 0, True
         progress.outcome[c] = ITERATING
         progress.at_inner_limit[c] = progress.warm[c] = False
         largest = max(largest, most)
-    return largest if len(eta_v) == 0 else max(largest, _set_additionals(chosen, eta_v, problem))
+    if len(eta_v) > 0:
+        largest = max(largest, _set_additionals(chosen, eta_v, problem))
+    for c in range(len(first) - 1):
+        if len(chosen) == 0 or chosen[c]:
+            step = step_size
+            if problem.direct[c]:
+                step = 0.0
+            elif np.isnan(step):
+                step = first_step_size(progress.rounding[c] / RESIDUAL_ROUNDING, problem.quadratic)
+            progress.step_size[c] = progress.first_step_size[c] = step
+    return largest
 
 
 @leaf

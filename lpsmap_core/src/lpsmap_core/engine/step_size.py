@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpsmap_core.engine.magnitudes import largest_magnitudes
 from lpsmap_core.engine.options import Options
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_core.layout.layout import Part
+from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.compile import leaf
 
-FIRST_STEP_SIZE = 5.0
-"""First step size for scores near zero; it grows with their root mean square."""
+FIRST_STEP_SIZE, SHARE_OF_SCORE = 5.0, 0.3
+"""First step size for scores near zero, and the share of the largest score with which it grows."""
 
 FIRST_LINEAR = 0.25
-"""First step size without the quadratic term, in units of the root mean square."""
+"""First step size without the quadratic term, in units of the largest score."""
 
 BALANCE_PERIOD = 6
 """Number of iterations between two adjustments of a step size."""
@@ -35,57 +37,46 @@ MAX_STEP_SIZE_RATIO = 1e4
 
 
 def first_step_sizes(
-    first_variable: IntArray, direct: BoolArray, eta: FloatArray, options: Options
+    part: Part, direct: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
 ) -> FloatArray:
-    """Return the first step sizes: a multiple of the scale of the scores, like the duals.
+    """Return the first step sizes: they follow the largest scores, like the duals.
 
     Parameters
     ----------
-    first_variable
-        For each component, its first variable; then the number of variables.
+    part
+        The part.
     direct
         For each component, whether it is solved without the loop; its step size is then zero.
-    eta
-        Scores of the variables.
+    eta, eta_v
+        Scores of its variables and of its additionals.
     options
         Settings; they may include the first step size.
     """
-    step_size = np.empty(len(direct))
+    step_size = np.empty(part.n_components)
     if options.step_size is not None:
         step_size[:] = options.step_size
     else:
-        _first_step_sizes(first_variable, eta, options.quadratic, step_size)
+        _first_step_sizes(largest_magnitudes(part, eta, eta_v), options.quadratic, step_size)
     step_size[direct] = 0.0
     return step_size
 
 
 @leaf
-def _first_step_sizes(
-    first_variable: IntArray, eta: FloatArray, quadratic: float, out: FloatArray
-) -> None:
+def _first_step_sizes(largest: FloatArray, quadratic: float, out: FloatArray) -> None:
     for c in range(len(out)):
-        out[c] = first_step_size(eta[first_variable[c] : first_variable[c + 1]], quadratic)
+        out[c] = first_step_size(largest[c], quadratic)
 
 
 @leaf
-def first_step_size(scores: FloatArray, quadratic: float) -> float:
-    """Return ``first sqrt(quadratic + mean(eta^2))`` over the finite scores of a component.
+def first_step_size(largest_score: float, quadratic: float) -> float:
+    """Return ``5 sqrt(1 + (0.3 s)^2)`` for the largest finite score s of a component.
 
-    Without the quadratic term the scale of the scores is relative. If all are zero, any step size
-    is right.
+    Without the quadratic term it is in proportion to s. If all scores are zero, any is right.
     """
-    first = FIRST_STEP_SIZE if quadratic > 0.0 else FIRST_LINEAR
-    scale, squares, count = 1.0, 0.0, 0.0
-    for score in scores:
-        if abs(score) < np.inf:
-            scale = max(scale, abs(score))
-    for score in scores:
-        if abs(score) < np.inf:
-            squares += (score / scale) ** 2  # which does not overflow
-            count += 1.0
-    mean = squares / max(count, 1.0)
-    step_size: float = first * scale * np.sqrt(quadratic * (1.0 / scale) ** 2 + mean)
-    return step_size if step_size > 0.0 else FIRST_STEP_SIZE
+    if quadratic > 0.0:
+        step_size: float = FIRST_STEP_SIZE * np.hypot(1.0, SHARE_OF_SCORE * max(largest_score, 1.0))
+        return step_size
+    return FIRST_LINEAR * (largest_score if largest_score > 0.0 else 1.0)
 
 
 @leaf

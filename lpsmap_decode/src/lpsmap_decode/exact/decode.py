@@ -133,8 +133,7 @@ def _linear_from(relaxation: Solution, limits: SearchLimits) -> Solution:
     engine = choose_engine(AUTO, part, options).engine
     start = relaxation.solved.end() if isinstance(engine, CompiledEngine) else None
     if start is not None:
-        eta, _ = relaxation.graph.of_part()
-        sizes = first_step_sizes(part.first_variable, part.direct, eta, options)
+        sizes = first_step_sizes(part, part.direct, *relaxation.graph.of_part(), options)
         known = start.known & (sizes >= MIN_STEP_SIZE)
         start = start._replace(step_size=sizes, first_step_size=sizes, known=known)
     layout, factors, scores, additionals, _ = relaxation.graph

@@ -145,7 +145,7 @@ class SolvedNetworks(SolvedGraph):
         free &= ~networks.strict
         known = self._served & ~self._eliminated & (met | free)
         no_direct = np.zeros(part.n_components, dtype=bool)
-        step_size = first_step_sizes(part.first_variable, no_direct, self._eta, self._options)
+        step_size = first_step_sizes(part, no_direct, self._eta, self._eta_v, self._options)
         duals = _duals(part, self._eta, self._eta_v, self._shares)
         return WarmStart(means / part.root_degree, duals, step_size, known)
 
