@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 import judges
-from lpsmap import Budget, DepTree, FactorGraph
+from lpsmap import Budget, DepTree, FactorGraph, Variables
+from lpsmap_core import Deadline
 from lpsmap_decode import Assignment
+from lpsmap_decode.heuristics.portfolio import Portfolio
 
 
 @pytest.mark.parametrize("autodetect_acyclic", [False, True])
@@ -39,20 +43,47 @@ def _allowed(heads: tuple[int, ...], projective: bool) -> bool:
     return not projective or not any(a < c < b < d for a, b in arcs for c, d in arcs)
 
 
-def test_words_that_are_there_several_times() -> None:
-    """Their trees score the same, the relaxation is amid them all, and still one is soon proved.
-
-    Unless a bound that is nearly closed is solved on, it is not proved.
-    """
-    rng, n = np.random.default_rng(1), 20
+def repeated_words(seed: int, n: int = 20) -> tuple[FactorGraph, Variables]:
+    """Return a graph of trees, many of which score the same."""
+    rng = np.random.default_rng(seed)
     kinds = rng.integers(0, 12, size=n)
     graph = FactorGraph()
     u = graph.variable_from(4.0 * rng.normal(size=(12, 12))[kinds][:, kinds])
     graph.add(DepTree(u, single_root=True))
     graph.add(Budget(u, 3, axis=0, mask=~np.eye(n, dtype=bool)))
+    return graph, u
+
+
+@pytest.mark.parametrize("seed", [1, 4, 24])
+def test_words_that_are_there_several_times(seed: int) -> None:
+    """The relaxation is amid their trees, and still one is soon proved.
+
+    With 30 iterations for the root, the last two took 130 to 500 nodes.
+    """
+    (graph, u), n = repeated_words(seed), 20
     found = graph.solve_map(exact=True, max_nodes=50, threads=1)
     assert isinstance(found, Assignment)
     assert found.ok
     heads = u.value.argmax(axis=1)
     assert u.value.sum() == n
     assert (np.bincount(heads[heads != np.arange(n)], minlength=n) <= 3).all()
+
+
+def test_a_search_that_ends_at_a_number_of_nodes_tries_heuristics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They ran after a round of nodes, but not after the last one."""
+    runs, run = [], Portfolio.run
+
+    def counted(self: Portfolio, deadline: Deadline, until_found: bool = False) -> None:
+        runs.append(deadline)
+        run(self, deadline, until_found)
+
+    monkeypatch.setattr(Portfolio, "run", counted)
+    graph, _ = repeated_words(11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = graph.solve_map(exact=True, max_nodes=10, threads=1)
+    assert isinstance(found, Assignment)
+    assert not found.ok
+    assert runs

@@ -187,7 +187,8 @@ def _own_first(relaxation: Solution, choice: MapSolverChoice, limits: SearchLimi
     if alone or deadline.left < SECONDS_A_NUMBER * (part.n_links + part.n_additionals):
         return decode(relaxation, limits)
     first = Deadline(FIRST_SHARE * deadline.left, within=deadline)
-    found = decode(relaxation, limits._replace(max_nodes=FIRST_NODES, deadline=first))
+    brief = limits._replace(max_nodes=FIRST_NODES, deadline=first, precedes_solver=True)
+    found = decode(relaxation, brief)
     if _is_over(found, limits):
         return found
     if choice.clauses is not None:

@@ -168,6 +168,8 @@ class _ComponentSearch:
             return self._interrupted
         # slow nodes leave time for heuristics
         self._evaluate_to(most, Deadline(SECONDS * most / FIRST_NODES, within=limits.deadline))
+        at_limit = self._found.n_nodes[c] == limits.max_nodes
+        self.finished |= at_limit and limits.precedes_solver
         is_network = networks_of(self._part).covered[c]
         missing = self._found.score[c] == -np.inf and not is_network
         if missing and not (self.finished or self._interrupted):
@@ -179,6 +181,7 @@ class _ComponentSearch:
             self._run_heuristics(Deadline(seconds, within=limits.deadline))
             better = self._found.score[c] > before
             self._share = SHARE_OF_HEURISTICS if better else 0.5 * self._share
+        self.finished |= at_limit
         return self._interrupted
 
     def _begin(self, deadline: Deadline) -> None:
@@ -208,7 +211,7 @@ class _ComponentSearch:
         self._found.bound[c] = min(self._found.bound[c], found.bound)
         if found.answer is not None:
             self._take(found.score, found.answer)
-        self.finished = found.finished or found.n_nodes == limits.max_nodes
+        self.finished = found.finished
         self._interrupted |= found.interrupted
 
     @property

@@ -34,7 +34,7 @@ MAX_COPIES, MAX_LINKS = 32, 50_000
 
 ROOT_ITERATIONS, ITERATIONS, CLOSE_ITERATIONS = 2000, 30, 300
 """Iterations of the relaxation for the root; for other nodes, which start close to a solution; and
-for nodes that are nearly pruned."""
+for nodes that are nearly pruned. What the root lacks, all nodes below it have to make up for."""
 
 CLOSE = 1e-4
 """Relative gap up to which a node is nearly pruned."""
@@ -47,6 +47,14 @@ perturbs it: all nodes would keep the bound of the root."""
 TOLERANCE = 1e-10
 """Tolerance of the relaxations: a tight relaxation is a proof only if its bound is as sharp as the
 requested gap."""
+
+NEARLY, DETOURS, DETOUR_ITERATIONS = 1e-3, (0.25, 0.1, 0.04, 0.016), 300
+"""Distance from 0 or 1 of variables that `_perturb` fixes, its levels of noise in units of the
+scores, and its iterations."""
+
+PLAIN_NODES, MAX_DETOURS = 32, 8
+"""Nodes evaluated before one is perturbed, which costs as much as dozens of small nodes; and the
+number of perturbations."""
 
 SHORTLY = 0.1
 """Seconds to search for a first assignment after the time limit."""
@@ -155,8 +163,11 @@ class RelaxationSpace(Space[Node, BoolArray]):
         )
         self._own, self._known_copies = own, dict[int, tuple[Part, FloatArray]]()
         size = np.abs(np.concatenate([eta, own]))
-        self._rounding = BOUND_ROUNDING * (1.0 + float(size[np.isfinite(size)].sum()))
-        self._n_links, self._threads, self._gains = n_links, threads, Gains(len(eta))
+        size = size[np.isfinite(size)]
+        self._rounding = BOUND_ROUNDING * (1.0 + float(size.sum()))
+        self._spread = float(np.sqrt(np.square(size).sum() / max(1, len(size))))
+        self._n_links, self._threads = n_links, threads
+        self._n_evaluated, self._perturbed, self._gains = 0, False, Gains(len(eta))
 
     def _copies(self, n_nodes: int) -> tuple[Part, FloatArray]:
         """Return copies for a number of nodes, and the scores of their additionals.
@@ -196,7 +207,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         n_copies = self._copies(n)[0].n_components
         decided = np.full((n_copies, n_variables), OPEN, dtype=np.int8)
         decided[:n] = [node.decided for node in nodes]
-        solved = self._relax(nodes, decided, _iterations(nodes, score))
+        solved = self._relax(nodes, self._fixed_scores(decided), _iterations(nodes, score))
         on = np.where((decided == 1) & np.isfinite(self._eta), self._eta, 0.0).sum(axis=1)
         means = solved.marginals().reshape(n_copies, n_variables)
         if not out_of_time():
@@ -209,6 +220,14 @@ class RelaxationSpace(Space[Node, BoolArray]):
         assert end is not None  # core's engine always returns its final state
         u, duals = end.u.reshape(n_copies, -1), end.duals.reshape(n_copies, -1)
         ends = [Node(decided[i], u[i], duals[i], float(end.step_size[i])) for i in range(n)]
+        self._n_evaluated += n
+        i = int(bounds[:n].argmax())
+        due = self._n_evaluated > PLAIN_NODES and not self._perturbed
+        if due and bounds[i] > max(score, scores[i]) and not out_of_time():
+            self._perturbed = True
+            near, of_near = self._perturb(ends[i], means[i])
+            if of_near > scores[i] and not out_of_time():
+                rounded[i], scores[i] = near, of_near
         evaluations: list[Evaluation[Node, BoolArray]] = []
         for i in range(n):
             own, bound = float(scores[i]), float(bounds[i])
@@ -254,7 +273,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
             value = int(last.answer is not None and last.answer[variable])
             other = decided.copy()
             other[variable] = 1 - value
-            yield last.bound, node._replace(decided=other)
+            yield last.bound, node._replace(decided=other, branched=variable)
             decided[variable] = value
 
     def _round(
@@ -265,10 +284,33 @@ class RelaxationSpace(Space[Node, BoolArray]):
         copies, eta_v = self._copies(len(decided))
         return round_towards(copies, self._eta, eta_v, towards, patience)
 
-    def _relax(self, nodes: Sequence[Node], decided: ByteArray, most: int) -> SolvedGraph:
+    def _fixed_scores(self, decided: ByteArray) -> FloatArray:
+        """Return the scores of the variables of nodes, infinite where they are fixed."""
+        return np.where(decided == OPEN, self._eta, np.where(decided == 1, np.inf, -np.inf))
+
+    def _perturb(self, node: Node, means: FloatArray) -> tuple[BoolArray, float]:
+        """Return an assignment near a node's relaxation, and its score.
+
+        Nearly integral variables are fixed, and the other scores are perturbed. If several
+        assignments have equal scores, for example if a sentence contains a word twice, the
+        relaxation lies between all of them; a small perturbation of the scores breaks the tie.
+        """
+        decided = np.where(means > 0.5, 1, 0).astype(np.int8)
+        decided[np.abs(means - 0.5) < 0.5 - NEARLY] = OPEN
+        decided = np.where(node.decided == OPEN, decided, node.decided)
+        n = min(self.batch, MAX_DETOURS)
+        every = np.tile(decided, (self._copies(n)[0].n_components, 1))
+        sizes = self._spread * np.resize(DETOURS, (len(every), 1))
+        noise = sizes * np.random.default_rng(0).standard_normal(every.shape)
+        given = self._fixed_scores(every)
+        solved = self._relax([node] * n, given + noise, DETOUR_ITERATIONS)
+        rounded, scores = self._round(solved.marginals().reshape(every.shape), every, 0.0)
+        best = int(scores[:n].argmax())
+        return rounded[best], float(scores[best])
+
+    def _relax(self, nodes: Sequence[Node], eta: FloatArray, most: int) -> SolvedGraph:
         """Solve the relaxations of nodes together, each from the state of its node."""
-        (part, eta_v), n_copies = self._copies(len(nodes)), len(decided)
-        eta = np.where(decided == OPEN, self._eta, np.where(decided == 1, np.inf, -np.inf))
+        (part, eta_v), n_copies = self._copies(len(nodes)), len(eta)
         unused = np.arange(n_copies) >= len(nodes)
         u, duals = np.zeros(eta.shape), np.zeros((n_copies, self._n_links))
         step_size = np.zeros(n_copies)
@@ -284,7 +326,7 @@ def _iterations(nodes: Sequence[Node], score: float) -> int:
 
     Without a score, nodes count as nearly pruned: only accurate relaxations round well.
     """
-    if not any(node.step_size for node in nodes):
+    if nodes[0].branched < 0:
         return ROOT_ITERATIONS
     if not _is_close(max(node.bound for node in nodes), score):
         return ITERATIONS

@@ -40,6 +40,8 @@ class SearchLimits(NamedTuple):
     threads: int
     report: Callable[[int, SearchProgress], None] | None = None
     """Called with the number of a component and the progress of its search."""
+    precedes_solver: bool = False
+    """Whether an external solver follows, which heuristics at the limit of nodes would delay."""
 
 
 def search_limits(
