@@ -165,9 +165,7 @@ class LoopWorkspace:
 
     def __init__(self, state: PartState, memory: Memory[LoopRecord]) -> None:
         self.handle, self.polish = memory.handle, memory.record.polish
-        # the words of the faces come first
-        faces = memory.record.faces
-        self.faces = FaceProducts(state, faces, memory.words.handle(faces))
+        self.faces = FaceProducts(state, memory.record.faces, memory.handle)
 
 
 def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
