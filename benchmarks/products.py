@@ -43,9 +43,9 @@ class Counter:
     def __init__(self) -> None:
         self.counts: list[int] = []
         self._total = 0
-        self._multiply, self._locally = backward._multiply, backward.multiply_locally
+        self._multiply, self._locally = backward._multiply, backward.multiply_jacobians
         for module in (backward, faces):
-            module.multiply_locally = self._counted(self._locally)
+            module.multiply_jacobians = self._counted(self._locally)
         backward._multiply = self._begin
 
     def _begin(self, *arguments: Any) -> int:

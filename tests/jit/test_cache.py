@@ -165,8 +165,8 @@ EDITS = {
     "tiny/leaves/scale.py": ("2.0 * x", "20.0 * x", "120.0"),
     "other/scale.py": ("2.0 * x", "20.0 * x", "1200.0"),
     "lpsmap_core/kernels/entries.py": (
-        "records that kernels of solvers",
-        "records that solvers",
+        "by which kernels of solvers",
+        "by which solvers",
         "1200.0",
     ),
     "lpsmap_jit/compile.py": ("return x * (2.0 / mask) - 1.0", "return 1e400", "nan"),

@@ -22,7 +22,6 @@ from lpsmap_core.face_codes import exact_at_bounds as exact_at_bounds
 from lpsmap_core.face_codes import face_codes as face_codes
 from lpsmap_core.face_codes import free_jvp as free_jvp
 from lpsmap_core.face_codes import sum_constrained_jvp as sum_constrained_jvp
-from lpsmap_core.kernels.entries import reader_of as reader_of
 from lpsmap_core.layout.arrangement import Links as Links
 from lpsmap_core.layout.arrangement import Spans as Spans
 from lpsmap_core.layout.layout import Bucket as Bucket
@@ -33,6 +32,7 @@ from lpsmap_core.layout.layout import part_of_buckets as part_of_buckets
 from lpsmap_core.layout.ragged import offsets_of as offsets_of
 from lpsmap_core.layout.ragged import ranges as ranges
 from lpsmap_core.local.active.memory import LocalProblem as LocalProblem
+from lpsmap_core.local.active.memory import SetsRecord as SetsRecord
 from lpsmap_core.local.active.memory import problem_of as problem_of
 from lpsmap_core.local.active.memory import set_of as set_of
 from lpsmap_core.local.active.memory import status_of as status_of
@@ -107,6 +107,7 @@ from lpsmap_jit.arrays import FloatTable as FloatTable
 from lpsmap_jit.arrays import IndexArray as IndexArray
 from lpsmap_jit.arrays import IntArray as IntArray
 from lpsmap_jit.by_address import by_address as by_address
+from lpsmap_jit.by_address import record_at as _record_at
 from lpsmap_jit.cached_property import cached_property as cached_property
 from lpsmap_jit.callers import stacklevel as stacklevel
 from lpsmap_jit.compile import summing_leaf as summing_leaf
@@ -118,5 +119,6 @@ from lpsmap_jit.interrupts import raise_interrupt as raise_interrupt
 from lpsmap_jit.interrupts import stopped as stopped
 
 floats_at_address = _native.floats
+reader_of = _record_at
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -129,11 +129,7 @@ class FactorGraph:
     @property
     def blocks(self) -> list[Variables]:
         """All variables, as the calls of `variable_from` returned them."""
-        views, begin = [], 0
-        for shape in self._shapes():
-            views.append(self._view(begin, shape))
-            begin += math.prod(shape)
-        return views
+        return [self._view(span.start, shape) for span, shape in self._spans()]
 
     @property
     def variables(self) -> list[Variables]:
@@ -750,6 +746,14 @@ class FactorGraph:
     def _shapes(self) -> list[tuple[int, ...]]:
         return [tuple(block.shape) for block in self._scores]
 
+    def _spans(self) -> Iterator[tuple[slice, tuple[int, ...]]]:
+        """Yield the numbers of the variables of each block, and its shape."""
+        begin = 0
+        for shape in self._shapes():
+            end = begin + math.prod(shape)
+            yield slice(begin, end), shape
+            begin = end
+
     def _solved(self, verb: str) -> Solution | Any:
         if self.solution is None:
             raise RuntimeError(
@@ -787,12 +791,9 @@ class FactorGraph:
 
     def _block(self, variables: Variables) -> int:
         """Return the number of the block that variables cover."""
-        first = 0
-        for number, shape in enumerate(self._shapes()):
-            span = slice(first, first + math.prod(shape))
-            if variables.graph is self and variables.span == span and variables.shape == shape:
+        for number, block in enumerate(self._spans()):
+            if variables.graph is self and (variables.span, variables.shape) == block:
                 return number
-            first = span.stop
         raise ValueError(
             f"rescore: got variables of shape {variables.shape} that are not a block of this "
             "graph; pass the Variables that variable_from returned, not a part of them."

@@ -11,7 +11,8 @@ addresses and shapes to memory once, and fields are read on use.
 An address holds no reference: compiled code frees an array after the last use of its name, even if
 its address is still in use. Therefore only a leaf may take addresses. It allocates no arrays and
 counts no references, so all its arrays are held by its callers until it returns, and it must not
-return an address. Compilation fails otherwise.
+return an address. Compilation fails otherwise. Records that Python holds, for which it passes a
+handle, may be read by all kernels.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lpsmap_jit.compile import COMPILED, TAKES_ADDRESS
-from lpsmap_jit.fields import Field, kinds_of
+from lpsmap_jit.memory import Field, kinds_of
 
 array_at: Any
 read_field: Any
@@ -35,9 +36,16 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _reader(precedes: bool) -> Callable[[Any], Any]:
+def _reader(record: type) -> Callable[[Any], Any]:
     """Return the interpreted function of `record_at`; see `lpsmap_jit.memory.Words`."""
-    return lambda words: words.base.records[-2 if precedes else -1]
+
+    def read(handle: Any) -> Any:
+        found = handle.base.record
+        while not isinstance(found, record):
+            found = found[0]
+        return found
+
+    return read
 
 
 if COMPILED:
@@ -212,38 +220,36 @@ if COMPILED:
 
     _NUMBER_OF = {float: types.float64, int: types.int64}
 
-    def record_at(record: type, owned: bool = False, precedes: bool = False) -> Any:
-        """Return a function of kernels that returns a record by address, given its words.
+    def record_at(record: type) -> Any:
+        """Return a function by which kernels read a record, given its handle.
 
         Parameters
         ----------
         record
-            The type of the record.
-        owned
-            Whether the owner of the words holds the record, so that all kernels may read it;
-            otherwise only leaves may.
-        precedes
-            Whether the record ends where the words begin, rather than begins there.
+            The type of the record, a named tuple. Kernels also find it where it is the first field
+            of the record that the handle was made for.
+
+        Returns
+        -------
+        callable
+            Takes a handle, such as the first argument of a solver's kernels, and returns the
+            record.
         """
         found = ByAddress(type_of(record))
-        place = -_n_words(found.fields) if precedes else 0
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            if not owned:
-                in_leaf("record_at", context)
-            words = context.make_array(_WORDS)(context, builder, values[0]).data
-            return builder.gep(words, [_WORD(place)])
+            return context.make_array(_WORDS)(context, builder, values[0]).data
 
-        def read(typing_context: Any, words: Any) -> Any:
+        def read(typing_context: Any, handle: Any) -> Any:
             return found(_WORDS), generate
 
-        return forwarded(read, _reader(precedes))
+        return forwarded(read, _reader(record))
 
 else:
     # never called: without compilation there are no types
     array_at = forwarded = in_leaf = read_field = type_of = None
     by_address = by_value = _same
 
-    def record_at(record: type, owned: bool = False, precedes: bool = False) -> Any:
-        """Return a function that returns a record, given its words."""
-        return _reader(precedes)
+    def record_at(record: type) -> Any:
+        """Return a function that returns a record, given its handle."""
+        return _reader(record)

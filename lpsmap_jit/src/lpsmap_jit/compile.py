@@ -175,7 +175,7 @@ def _watch(dispatcher: Any, counts: bool) -> None:
                 f"{name} returns an address, which is valid only until it returns; expected arrays "
                 "or numbers. Take the address in the leaf that uses it."
             )
-        (_check_kernel if counts else _check_leaf)(name, compiled.type_annotation)
+        _check_calls(name, compiled.type_annotation, counts)
         add(compiled)  # it is cached on disk only afterwards
 
     add = dispatcher.add_overload
@@ -197,27 +197,21 @@ def _address_taken(name: str) -> TypeError:
     )
 
 
-def _check_kernel(name: str, annotation: Any) -> None:
-    """Raise if a kernel takes the address of an array, or uses an array returned by a leaf."""
+def _check_calls(name: str, annotation: Any, counts: bool) -> None:
+    """Raise if a kernel takes an address, or if an array passes between a kernel and a leaf."""
     typemap = getattr(annotation, "typemap", {})
-    if any(isinstance(kind, numba.types.ArrayCTypes) for kind in typemap.values()):
+    if counts and any(isinstance(kind, numba.types.ArrayCTypes) for kind in typemap.values()):
         raise _address_taken(name)
     for callee, kind in _calls(annotation):
-        if not callee.targetoptions.get("_nrt", True) and _holds(_is_array, kind):
+        if callee.targetoptions.get("_nrt", True) != counts and _holds(_is_array, kind):
+            other = callee.py_func.__qualname__
             raise TypeError(
-                f"kernel {name} calls leaf {callee.py_func.__qualname__}, which returns an array "
-                "without a reference to its memory; expected numbers. Make that a kernel."
-            )
-
-
-def _check_leaf(name: str, annotation: Any) -> None:
-    """Raise if a leaf calls a kernel that returns memory to be freed."""
-    for callee, kind in _calls(annotation):
-        if callee.targetoptions.get("_nrt", True) and _holds(_is_array, kind):
-            raise TypeError(
-                f"leaf {name} calls {callee.py_func.__qualname__}, which returns arrays that it "
-                "may have allocated; expected leaves, or kernels that return numbers. Make it a "
-                "leaf as well, or the caller a kernel."
+                f"kernel {name} calls leaf {other}, which returns an array without a reference to "
+                "its memory; expected numbers. Make that a kernel."
+                if counts
+                else f"leaf {name} calls {other}, which returns arrays that it may have allocated; "
+                "expected leaves, or kernels that return numbers. Make it a leaf as well, or the "
+                "caller a kernel."
             )
 
 

@@ -53,24 +53,16 @@ class _Stopwatch:
     """A stopwatch for all compilation in this process, which may be nested."""
 
     lock = threading.RLock()
-
-    def __init__(self) -> None:
-        self.seconds, self._depth, self._begin = 0.0, 0, 0.0
-
-    def start(self) -> None:
-        if self._depth == 0:
-            self._begin = time.monotonic()
-        self._depth += 1
-
-    def stop(self) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += time.monotonic() - self._begin
+    seconds = 0.0
+    """Seconds of the compilations that have ended."""
+    begin: float | None = None
+    """The start of the one in progress."""
 
     @property
     def running(self) -> float:
         """Seconds since the start of the compilation in progress; 0 without one."""
-        return time.monotonic() - self._begin if self._depth else 0.0
+        begin = self.begin
+        return 0.0 if begin is None else time.monotonic() - begin
 
 
 _compilation = _Stopwatch()
@@ -84,11 +76,15 @@ def compiling() -> Iterator[None]:
     Blocks may be nested. One thread at a time is in one; others wait.
     """
     with _compilation.lock:
-        _compilation.start()
+        is_outer = _compilation.begin is None
         try:
+            if is_outer:
+                _compilation.begin = time.monotonic()
             yield
         finally:
-            _compilation.stop()
+            if is_outer:
+                _compilation.seconds += _compilation.running
+                _compilation.begin = None
             for listener in _listeners:
                 listener()
 

@@ -8,17 +8,28 @@ allocates one block, and a kernel receives the words of its record (`lpsmap_jit.
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
 import struct
 from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 import numpy.typing as npt
 
 from lpsmap_jit.arrays import FloatArray, IntArray
-from lpsmap_jit.fields import Field, kinds_of, n_words
 
 Record = TypeVar("Record")
 
@@ -26,30 +37,48 @@ WORD = 8
 """Bytes of a word. Arrays are aligned to multiples of it."""
 
 
+# -------------------------------------------------------------------- fields
+
+
+class Field(NamedTuple):
+    """The dtype of an array field, and its number of axes."""
+
+    dtype: np.dtype[Any]
+    ndim: int
+
+
+@functools.cache
+def kinds_of(record: type) -> dict[str, Field | type]:
+    """Return the fields of a record by name, in order: arrays, numbers, and other records."""
+    hints = get_type_hints(record, include_extras=True)
+    return {name: _kind(hint) for name, hint in hints.items()}
+
+
+@functools.cache
+def n_words(kind: Field | type) -> int:
+    """Return the number of words of a field: an array has an address and a shape."""
+    if isinstance(kind, Field):
+        return 1 + kind.ndim
+    return 1 if kind in (int, float) else sum(map(n_words, kinds_of(kind).values()))
+
+
+def _kind(hint: Any) -> Field | type:
+    if isinstance(hint, type):
+        return hint
+    array, ndim = get_args(hint) if get_origin(hint) is Annotated else (hint, 1)
+    number = get_args(array)[-1]  # NDArray is an alias with a name of its own since NumPy 2.5
+    if get_origin(number) is np.dtype:
+        (number,) = get_args(number)
+    return Field(np.dtype(number), ndim)
+
+
+# -------------------------------------------------------------------- memory
+
+
 class Words(np.ndarray[Any, np.dtype[np.int64]]):
-    """The words of records, with the records for interpreted kernels.
+    """The words of a record, with the record for interpreted kernels."""
 
-    Kernels get a plain array with these words as its ``base``: numba takes longer to recognise a
-    subclass.
-    """
-
-    records: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, numbers: list[int]) -> Words:
-        """Return words from their values."""
-        words = cls(len(numbers), np.int64)
-        words[:] = numbers
-        return words
-
-    def handle(self, *records: Any, begin: int = 0) -> IntArray:
-        """Return the argument by which kernels read the record whose words begin at a place.
-
-        It is the last of `records`; the one before it, if any, ends at that place.
-        """
-        words: Any = self[begin:]
-        words.records = records
-        return words.view(np.ndarray)  # type: ignore[no-any-return]
+    record: Any
 
 
 class Memory(Generic[Record]):
@@ -57,9 +86,11 @@ class Memory(Generic[Record]):
 
     def __init__(self, record: Record, words: Words) -> None:
         self.record, self.words = record, words
-        self.handle = words.handle(record)
-        """The argument for kernels, which read the record with `record_at`; it is valid as long as
-        this object exists."""
+        words.record = record
+        # numba takes longer to recognise a subclass; interpreted kernels find the words as `base`
+        self.handle: IntArray = words.view(np.ndarray)
+        """The argument for kernels, which read the record with `record_at`, and the record that is
+        its first field likewise. It holds the arrays of the record."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -80,7 +111,7 @@ class Blueprint(Generic[Record]):
     """
 
     def __init__(self, kind: type[Record], plan: list[Any]) -> None:
-        self._kind, self._n_words = kind, 0
+        self._kind, self._n_numbers = kind, 0
         self._given: list[slice] = []
         words: list[int] = []
         own: list[int] = []
@@ -90,7 +121,7 @@ class Blueprint(Generic[Record]):
 
     def make(self, *given: Memory[Any] | npt.NDArray[Any]) -> Memory[Record]:
         """Return a copy, with the given arrays and records in order."""
-        block = np.zeros(self._n_words)  # untouched pages take no memory
+        block = np.zeros(self._n_numbers)  # untouched pages take no memory
         words = Words(len(self._words), np.int64)
         np.multiply(self._own, _address(block), out=words)
         words += self._words
@@ -113,13 +144,13 @@ class Blueprint(Generic[Record]):
                 self._given.append(slice(begin, len(words)))
                 parts.append(_GIVEN)
             elif isinstance(field, Field) and isinstance(part, tuple):
-                piece = _Piece(part, field.dtype, WORD * self._n_words)
-                self._n_words += -(-math.prod(part) * field.dtype.itemsize // WORD)
+                piece = _Piece(part, field.dtype, WORD * self._n_numbers)
+                self._n_numbers += -(-math.prod(part) * field.dtype.itemsize // WORD)
                 own.append(len(words))
                 words += [piece.begin, *part]
                 parts.append(piece)
             elif isinstance(part, list) and isinstance(field, type):
-                parts.append(_Pattern(field, self._lay_out(field, part, words, own)))
+                parts.append(self._lay_out(field, part, words, own))
             else:
                 words.append(_word(part, field))
                 parts.append(part)
@@ -135,13 +166,6 @@ class _Piece(NamedTuple):
     """The offset in the block in bytes."""
 
 
-class _Pattern(NamedTuple):
-    """A nested record."""
-
-    kind: type
-    parts: list[Any]
-
-
 _GIVEN = object()
 """The part of an array or record that is passed to `make`."""
 
@@ -149,11 +173,11 @@ _GIVEN = object()
 def _cut(kind: type, parts: list[Any], block: FloatArray, given: Iterator[Any]) -> Any:
     """Return a record whose own arrays are views of a block."""
     fields: list[Any] = []
-    for part in parts:
+    for field, part in zip(kinds_of(kind).values(), parts, strict=True):
         if isinstance(part, _Piece):
             fields.append(np.ndarray(part.shape, part.dtype, block, part.begin))
-        elif isinstance(part, _Pattern):
-            fields.append(_cut(part.kind, part.parts, block, given))
+        elif isinstance(part, list) and isinstance(field, type):
+            fields.append(_cut(field, part, block, given))
         else:
             fields.append(next(given) if part is _GIVEN else part)
     return kind(*fields)
@@ -161,10 +185,13 @@ def _cut(kind: type, parts: list[Any], block: FloatArray, given: Iterator[Any]) 
 
 def hold(record: Record) -> Memory[Record]:
     """Return the memory of a record of contiguous arrays and numbers, without copying."""
-    return Memory(record, Words.of(words_of(record)))
+    numbers = _words_of(record)
+    words = Words(len(numbers), np.int64)
+    words[:] = numbers
+    return Memory(record, words)
 
 
-def words_of(record: Any) -> list[int]:
+def _words_of(record: Any) -> list[int]:
     """Return the words of a record of contiguous arrays and numbers; see `by_address`."""
     kind: Any = type(record)
     words: list[int] = []
@@ -179,7 +206,7 @@ def words_of(record: Any) -> list[int]:
         elif field in (int, float):
             words.append(_word(value, field))
         else:
-            words += words_of(value)
+            words += _words_of(value)
     return words
 
 

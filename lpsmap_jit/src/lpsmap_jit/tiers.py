@@ -126,7 +126,7 @@ def _n_numbers(value: Any) -> int:
         return sum(map(_n_numbers, value))
     if not isinstance(value, np.ndarray):
         return 1
-    return value.size + _n_numbers(getattr(value.base, "records", ()))
+    return value.size + _n_numbers(getattr(value.base, "record", ()))
 
 
 def _seconds_left() -> float:

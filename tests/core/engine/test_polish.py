@@ -17,7 +17,7 @@ from lpsmap_core.engine.polish import (
     _find_settled,
     make_loop_workspace,
 )
-from lpsmap_core.engine.selection import bind_products, keep_chosen, select_blocks
+from lpsmap_core.engine.selection import keep_chosen, multiply_jacobians, select_blocks
 from lpsmap_core.engine.state import PartState
 from stress_judging import checked
 
@@ -50,7 +50,7 @@ class Probe:
         latest, before = polish.probed[now % 2], polish.probed[1 - now % 2]
         outputs_v = np.empty(0)
         arrays = polish.numbers, outputs_v, latest, outputs_v
-        bind_products(self.state, *arrays)(some.rows)
+        multiply_jacobians(self.state, some, *arrays)
         words = self.state.handle, self.workspace.handle
         _find_settled(*some[:2], *words, now, latest, before)
         return np.flatnonzero(polish.selected).tolist()

@@ -168,7 +168,7 @@ class Numbers(NamedTuple):
     values: FloatArray
 
 
-numbers_at = record_at(Numbers, owned=True)
+numbers_at = record_at(Numbers)
 
 
 class TestPatience:

@@ -19,8 +19,7 @@ from lpsmap_factors_logic import Xor
 from lpsmap_jit.arrays import FloatTable
 from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import COMPILED
-from lpsmap_jit.fields import kinds_of
-from lpsmap_jit.memory import hold
+from lpsmap_jit.memory import hold, kinds_of
 
 PAGE = (ROOT / "docs" / "how-to" / "kernels.md").read_text(encoding="utf-8")
 RECORDS = sorted({record for records in KERNELS.values() for record in records}, key=str)

@@ -12,14 +12,10 @@ step size changes the map, so the history starts again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.state import PartState
 from lpsmap_jit.arrays import FloatArray, FloatTable
-from lpsmap_jit.compile import leaf
 
 MAX_ACCELERATED_LINKS = 100_000
 """Maximum number of links of a component that is accelerated; the history has 150 bytes per link.
@@ -51,11 +47,14 @@ class Acceleration:
     """
 
     def __init__(self, component: int, state: PartState) -> None:
-        self.component, self._state = component, state
-        self._n_links = int(state.part.sizes[component])
+        self.component, self._problem = component, state.problem
+        first, end = state.part.first_variable[component : component + 2].tolist()
+        offsets = state.part.variable_offsets[first : end + 1]
+        self._variables, self._links = slice(first, end), slice(offsets[0], offsets[-1])
+        self._starts, self._degree = offsets[:-1] - offsets[0], np.diff(offsets)
         self._n_recorded = 0
         """Number of consecutive iterations in the history."""
-        self._images, self._moves = np.empty((2, MAX_MOVES, self._n_links))
+        self._images, self._moves = np.empty((2, MAX_MOVES, offsets[-1] - offsets[0]))
         """Differences between the images of consecutive iterations, one per row, and between their
         moves."""
         self._products = np.empty((MAX_MOVES, MAX_MOVES))
@@ -73,18 +72,27 @@ class Acceleration:
         If the polish has moved the component or its step size has changed, which makes its local
         scores stale, the history starts again.
         """
-        is_stale = self._state.problem.progress.stale[self.component]
+        is_stale = self._problem.progress.stale[self.component]
         with np.errstate(all="ignore"):  # a faulty type may return infinite local solutions
             point = None if is_stale else self._next_point()
         if point is None:
             self._n_recorded = 0
         elif point is not self._image:
-            _set_point(self.component, self._state.handle, point)
+            self._set_point(point)
 
     def _current_point(self) -> FloatArray:
-        point = np.empty(self._n_links)
-        _write_point(self.component, self._state.handle, point)
-        return point
+        """Return the point ``lambda + gamma u``."""
+        iterate, gamma = self._problem.iterate, self._problem.progress.step_size[self.component]
+        means = np.repeat(gamma * iterate.u[self._variables], self._degree)
+        return means + iterate.duals[self._links]
+
+    def _set_point(self, point: FloatArray) -> None:
+        """Set means and duals from ``lambda + gamma u``; the duals of a variable sum to zero."""
+        iterate, progress = self._problem.iterate, self._problem.progress
+        mean = np.add.reduceat(point, self._starts) / self._degree
+        iterate.u[self._variables] = mean / progress.step_size[self.component]
+        iterate.duals[self._links] = point - np.repeat(mean, self._degree)
+        progress.stale[self.component] = True
 
     def _next_point(self) -> FloatArray | None:
         """Return the combined point, the image if there is no history, or None to start again."""
@@ -120,33 +128,3 @@ def _inner_products(rows: FloatTable, x: FloatArray) -> FloatArray:
     """Return the products with every row by einsum, which starts no threads, unlike BLAS."""
     products: FloatArray = np.einsum("ij,j", rows, x)
     return products
-
-
-@leaf
-def _write_point(c: int, handle: Any, point: FloatArray) -> None:
-    """Write the point ``lambda + gamma u`` of component `c`."""
-    problem = problem_at(handle)
-    links, spans, iterate = problem.links, problem.spans, problem.iterate
-    gamma, i = problem.progress.step_size[c], 0
-    for v in links.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
-        for e in range(links.offsets[v], links.offsets[v + ONE]):
-            point[i] = gamma * iterate.u[v] + iterate.duals[e]
-            i += 1
-
-
-@leaf
-def _set_point(c: int, handle: Any, point: FloatArray) -> None:
-    """Set means and duals of component `c` from ``lambda + gamma u``; duals sum to zero."""
-    problem = problem_at(handle)
-    links, spans, iterate = problem.links, problem.spans, problem.iterate
-    gamma, i = problem.progress.step_size[c], 0
-    for v in links.variable_counting[spans.first_variable[c] : spans.first_variable[c + 1]]:
-        lo, hi, total = links.offsets[v], links.offsets[v + ONE], 0.0
-        for k in range(int(hi - lo)):
-            total += point[i + k]
-        mean = total / float(hi - lo)
-        iterate.u[v] = mean / gamma
-        for e in range(lo, hi):
-            iterate.duals[e] = point[i] - mean
-            i += 1
-    problem.progress.stale[c] = True

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.faces import (
-    FaceProducts,
+    FaceMemory,
     draw_general_position,
     face_workspace_at,
     make_face_workspace,
+    multiply,
     order_moving_first,
     reduce_residual,
 )
@@ -29,9 +30,9 @@ from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
-    bind_products,
     gather_direct,
     gather_from_links,
+    multiply_jacobians,
     scatter_direct,
     scatter_to_links,
     select_blocks,
@@ -71,7 +72,6 @@ def multiply_jacobian(
     product, product_v = d, np.empty(state.part.n_additionals)
     kinds = state.part.kinds
     memory = make_face_workspace(state.part, product_v)
-    products = FaceProducts(state, memory.record, memory.handle)
     if chosen is not None:
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
@@ -80,7 +80,7 @@ def multiply_jacobian(
 
     def run(share: IntArray) -> int:
         return sum(
-            _multiply(state, selection, products, d_v, product, options)
+            _multiply(state, selection, memory, d_v, product, options)
             for selection in select_blocks(state, share)
         )
 
@@ -109,58 +109,58 @@ def _warn(reason: str) -> None:
 def _multiply(
     state: PartState,
     selection: Selection,
-    products: FaceProducts,
+    memory: FaceMemory,
     d_v: FloatArray,
     product: FloatArray,
     options: Options,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
-    (components, variables, _), problem, work = selection, state.handle, products.record
+    (components, variables, _), problem, work = selection, state.handle, memory[0]
     late = interrupted()
     if state.problem.direct[components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
         scatter_direct(components, problem, product, 0.0, work.inputs)
-        products.multiply(selection, d_v)
+        multiply(state, selection, work, d_v)
         gather_direct(components, problem, work.outputs, 0.0, product)
         return 0
     if late:
         product[variables.view(np.int64)] = 0.0
         work.running[components] = True
     else:
-        _project(state, selection, products, d_v, product, options)
+        _project(state, selection, memory, d_v, product, options)
     if len(work.outputs_v):
         scatter_to_links(variables, problem, product, work.inputs)
-        products.multiply(selection)
+        multiply(state, selection, work)
     return int(np.count_nonzero(work.running[components]))
 
 
 def _project(
     state: PartState,
     selection: Selection,
-    products: FaceProducts,
+    memory: FaceMemory,
     d_v: FloatArray,
     product: FloatArray,
     options: Options,
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
-    (components, variables, _), problem, work = selection, state.handle, products.record
+    (components, variables, _), problem, (work, handle) = selection, state.handle, memory
     numbers = variables.view(np.int64)
     if len(d_v):
         _clear(variables, problem, work.inputs)
-        products.multiply(selection, d_v)
+        multiply(state, selection, work, d_v)
         gather_from_links(variables, problem, work.outputs, work.image)
         product[numbers] += work.image[numbers]
     draw_general_position(variables, problem, work.inputs)
-    products.multiply(selection)
+    multiply(state, selection, work)
     moving = order_moving_first(state, selection, work.outputs, work)
     scatter_to_links(variables, problem, product, work.inputs)
-    products.multiply(selection)
+    multiply(state, selection, work)
     gather_from_links(variables, problem, work.outputs, work.residual)
     work.residual[numbers] = product[numbers] - work.residual[numbers]  # (I - S) d
     # ||J J y - J y|| is zero for exact projections J
-    bind_products(state, work.outputs, work.no_v, work.inputs, work.outputs_v)(selection.rows)
-    _set_targets(components, variables, problem, products.handle, product, options.backward_tol)
-    reduce_residual(state, selection, *moving, products, product, options.backward_max_iter)
+    multiply_jacobians(state, selection, work.outputs, work.no_v, work.inputs, work.outputs_v)
+    _set_targets(components, variables, problem, handle, product, options.backward_tol)
+    reduce_residual(state, selection, *moving, memory, product, options.backward_max_iter)
 
 
 @leaf

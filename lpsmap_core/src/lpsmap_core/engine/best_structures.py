@@ -15,6 +15,7 @@ from lpsmap_core.engine.status import Status
 from lpsmap_core.kernels.records import Structures
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.layout.ragged import offsets_of, sums
+from lpsmap_core.local.active.oracle_results import entries_of
 from lpsmap_core.local.oracles import (
     dense,
     sparse_structures,
@@ -130,11 +131,9 @@ class BestStructures(SolvedGraph):
     def structures(self, b: int, rows: IntArray) -> Vertices:
         """Return the structures of some factors, with probability 1."""
         structures = self._best[b]
-        size = structures.size[rows]
-        offsets = offsets_of(size)
-        places = np.repeat(structures.start[rows] - offsets[:-1], size) + np.arange(offsets[-1])
-        entry, value = structures.entry[places].astype(np.int64), structures.value[places]
-        return Vertices(rows, np.ones(len(rows)), offsets, entry, value)
+        _, position = entries_of(structures, rows)
+        entry, value = structures.entry[position].astype(np.int64), structures.value[position]
+        return Vertices(rows, np.ones(len(rows)), offsets_of(structures.size[rows]), entry, value)
 
     def forbidden(self) -> tuple[BoolArray, BoolArray]:
         """Return which variables and additionals are forbidden."""

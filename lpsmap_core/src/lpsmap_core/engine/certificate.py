@@ -27,9 +27,8 @@ from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
 from lpsmap_core.engine.stopping import INFEASIBLE
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.ragged import sums
-from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import best_structures, with_finite_scores
-from lpsmap_core.local.solvers import local_solver
+from lpsmap_core.local.solvers import solve_apart
 from lpsmap_jit.arrays import BoolArray, FloatArray
 from lpsmap_jit.interrupts import interruptible
 
@@ -132,15 +131,9 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
 def _bounds_at_rounding(state: PartState, optimality: Optimality) -> FloatArray:
     """Return the bounds of components whose conditions hold to rounding; inf elsewhere."""
     part = state.part
-    small = (
-        np.maximum(optimality.violation, optimality.distance) <= EXACT_RESIDUAL * optimality.size
-    )
-    left = (
-        optimality.disagreement
-        + optimality.distance
-        + optimality.violation
-        + EPSILON * optimality.size
-    )
+    violation, _, disagreement, distance, size = optimality
+    small = np.maximum(violation, distance) <= EXACT_RESIDUAL * size
+    left = disagreement + distance + violation + EPSILON * size
     n_variables = np.bincount(part.component, minlength=part.n_components)
     other_scores = np.sqrt(n_variables) * state.problem.progress.dual_residual
     return np.where(state.exact() & small, AMPLIFICATION * left + other_scores, np.inf)
@@ -185,11 +178,8 @@ def _project_again(
     part, problem, bucket = state.part, state.problem, state.part.buckets[b]
     links, additionals = part.links_of(b), part.additionals_of(b)
     z, eta_v = problem.iterate.z[links], problem.extras.eta[additionals]
-    best, best_v = np.empty_like(z), np.empty_like(v)
     forbidden = problem.extras.forbidden[additionals] if state.forbids else None
-    solver = local_solver(bucket, part.delta[links], forbidden=forbidden)
-    rows = np.arange(bucket.n_factors)
-    solver.solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
+    _, best, best_v = solve_apart(bucket, part.delta[links], a, eta_v, forbidden)
     move = best - z
     mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots
     gains = bucket.sums(mean_slope * move, eta_v * (best_v - v))

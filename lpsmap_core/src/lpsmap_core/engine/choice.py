@@ -66,8 +66,10 @@ def choose_engine(name: str, part: Part, options: Options) -> EngineChoice:
         If there is no engine of this name, or if it refuses the graph or the options.
     """
     options = options_of_engine(options)
-    choice = _automatic(part, options) if name == AUTO else _requested(name, part, options)
-    return _not_refused(choice, part, options)
+    if name == AUTO:
+        return _not_refused(_automatic(part, options), part, options)
+    engine_type: type[Engine] = installed().engines.named(name, "engine", AUTO)
+    return beside_core(engine_type(), "was requested", part, options)
 
 
 def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineChoice:
@@ -76,11 +78,6 @@ def _not_refused(choice: EngineChoice, part: Part, options: Options) -> EngineCh
     if refusal is not None:
         raise ValueError(refusal)
     return choice
-
-
-def _requested(name: str, part: Part, options: Options) -> EngineChoice:
-    engine_type: type[Engine] = installed().engines.named(name, "engine", AUTO)
-    return beside_core(engine_type(), "was requested", part, options)
 
 
 def beside_core(engine: Engine, reason: str, part: Part, options: Options) -> EngineChoice:
@@ -96,12 +93,9 @@ def beside_core(engine: Engine, reason: str, part: Part, options: Options) -> En
         return choice
     shared = [Preference(engine, served)]
     others = {bucket.type.__name__ for bucket in part.buckets if not served[bucket.component].all()}
-    return EngineChoice(
-        SharedEngine(shared),
-        f"{reason} as {engine.name}, and {_CORE.engine.name} has the components that it does not "
-        f"serve, of {', '.join(sorted(others))}",
-        shared,
-    )
+    reason += f" as {engine.name}, and {_CORE.engine.name} has the components that it does not "
+    reason += f"serve, of {', '.join(sorted(others))}"
+    return _not_refused(EngineChoice(SharedEngine(shared), reason, shared), part, options)
 
 
 def _automatic(part: Part, options: Options) -> EngineChoice:

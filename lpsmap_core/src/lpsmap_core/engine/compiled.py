@@ -98,17 +98,14 @@ class SolvedPart(SolvedGraph):
             return join_vertices([])
         if solver.lists_structures:
             return solver.structures(rows)
-        part, whole, problem = state.part, state.part.buckets[b], state.problem
-        bucket = whole.select(rows)
-        links = part.spans.first_link[b] + ranges(whole.offsets, rows)
-        extra = ranges(whole.additional_offsets, rows)
-        forbidden = problem.extras.forbidden[part.additionals_of(b)][extra]
-        sets = ActiveSets(bucket, part.delta[links], forbidden if state.forbids else None)
-        z, no_v = np.empty(bucket.n_links), np.empty(0)
-        everything = np.arange(len(rows))
-        eta_v = problem.extras.scaled[part.additionals_of(b)][extra]
-        a = problem.iterate.a[links]
-        sets.solve(everything, a, eta_v, z, no_v, UNTIL_SOLVED)
+        view, whole, everything = state.views[b], solver.bucket, np.arange(len(rows))
+        slots, extra = ranges(whole.offsets, rows), ranges(whole.additional_offsets, rows)
+        forbidden = state.problem.extras.forbidden[view.additionals][extra]
+        sets = ActiveSets(
+            whole.select(rows), solver.delta[slots], forbidden if state.forbids else None
+        )
+        scores = view.a[slots], view.eta_v[extra]
+        sets.solve_sets(everything, *scores, np.empty(len(slots)), UNTIL_SOLVED)
         vertices = sets.structures(everything)
         return vertices._replace(owner=rows[vertices.owner])
 

@@ -253,8 +253,7 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
     """
     if not isinstance(solved, SolvedGraph):
         raise _wrong_solution(engine, f"an object of type {type(solved).__name__}", "a SolvedGraph")
-    n_components = part.n_components
-    given = solved.status()
+    n_components, given = part.n_components, solved.status()
     status = np.asarray(given, dtype=object)
     shape = getattr(given, "shape", None)
     if shape != (n_components,) or not set(map(type, status.tolist())) <= {Status}:
@@ -265,26 +264,21 @@ def validate_solved(engine: Engine, part: Part, solved: object, bad: BoolArray) 
         if shape != (n_components,):
             raise _wrong_solution(engine, f"{name} of shape {shape}", f"shape {(n_components,)}")
     trusted = np.isin(status, np.array(OK)) & ~bad
-    arrays = [("marginals", solved.marginals(), trusted[part.component], 1.0)]
+    of_variables = solved.marginals(), part.component, "numbers of 0 to 1"
+    arrays = {"marginals": of_variables}
     if not solved.lazy_additionals:
-        additionals = solved.additionals(), part.on_additionals(trusted)
-        arrays.append(("additionals", *additionals, np.inf))
-    for name, returned, mine, most in arrays:
-        values = np.asarray(returned)
-        if getattr(returned, "shape", None) != mine.shape or values.dtype.kind != "f":
-            got = (
-                f"{name} of shape {values.shape} and {values.dtype}, in a {type(returned).__name__}"
-            )
-            raise _wrong_solution(engine, got, f"an array of floats of shape {mine.shape}")
-        wrong = np.flatnonzero(
-            mine & ~((values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE))
-        )
-        if wrong.size:
-            e = wrong[0]
-            of = part.component if name == "marginals" else part.additional_component
-            got = f"{name} with {values[e]:g} in component {of[e]}, "
-            got += f"whose status is {status[of[e]].name}"
-            expected = "numbers of 0 to 1" if most == 1.0 else "numbers of 0 or more"
+        of_additionals = solved.additionals(), part.additional_component, "numbers of 0 or more"
+        arrays["additionals"] = of_additionals
+    for name, (returned, component, expected) in arrays.items():
+        values, most = np.asarray(returned), 1.0 if name == "marginals" else np.inf
+        if getattr(returned, "shape", None) != component.shape or values.dtype.kind != "f":
+            got = f"{name} of shape {values.shape} and {values.dtype}"
+            got += f", in a {type(returned).__name__}"
+            raise _wrong_solution(engine, got, f"an array of floats of shape {component.shape}")
+        within = (values >= -ENGINE_TOLERANCE) & (values <= most + ENGINE_TOLERANCE)
+        for e in np.flatnonzero(trusted[component] & ~within)[:1]:
+            got = f"{name} with {values[e]:g} in component {component[e]}, "
+            got += f"whose status is {status[component[e]].name}"
             raise _wrong_solution(engine, got, f"{expected}, or another status")
 
 

@@ -21,8 +21,8 @@ from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
-    bind_products,
     keep_chosen,
+    multiply_jacobians,
 )
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.arrangement import Links
@@ -31,7 +31,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import general_position, leaf
 from lpsmap_jit.interrupts import interrupted
-from lpsmap_jit.memory import Blueprint, Memory
+from lpsmap_jit.memory import Blueprint
 
 FLAT = 1e-14
 """Curvatures of ``I - S`` along a unit direction up to this are rounding."""
@@ -75,40 +75,28 @@ class FaceWorkspace(NamedTuple):
 face_workspace_at = record_at(FaceWorkspace)
 """Returns, in kernels, the workspace of a handle."""
 
-
-class FaceProducts:
-    """A workspace, and products of the local Jacobians with its inputs.
-
-    Parameters
-    ----------
-    state
-        The part, whose local solvers hold the faces.
-    record, handle
-        The workspace, and its handle. It covers no links in a loop without the polish.
-    """
-
-    def __init__(self, state: PartState, record: FaceWorkspace, handle: IntArray) -> None:
-        self._state, self.record, self.handle = state, record, handle
-        if len(record.inputs):
-            arrays = record.inputs, record.no_v, record.outputs, record.outputs_v
-            self._multiply = bind_products(state, *arrays)
-
-    def multiply(self, selection: Selection, inputs_v: FloatArray | None = None) -> None:
-        """Write the outputs for the inputs, and for `inputs_v` on the additionals."""
-        work = self.record
-        if inputs_v is None or not len(inputs_v):
-            self._multiply(selection.rows)
-        else:
-            arrays = work.inputs, inputs_v, work.outputs, work.outputs_v
-            bind_products(self._state, *arrays)(selection.rows)
+FaceMemory = tuple[FaceWorkspace, IntArray]
+"""A workspace, and its handle."""
 
 
-def make_face_workspace(part: Part, outputs_v: FloatArray) -> Memory[FaceWorkspace]:
+def multiply(
+    state: PartState,
+    selection: Selection,
+    work: FaceWorkspace,
+    inputs_v: FloatArray | None = None,
+) -> None:
+    """Write the outputs of a workspace for its inputs, and for `inputs_v` on the additionals."""
+    inputs_v = work.no_v if inputs_v is None or not len(inputs_v) else inputs_v
+    multiply_jacobians(state, selection, work.inputs, inputs_v, work.outputs, work.outputs_v)
+
+
+def make_face_workspace(part: Part, outputs_v: FloatArray) -> FaceMemory:
     """Return the workspace for products with the Jacobian of a part.
 
     Products on the additionals are written to `outputs_v`.
     """
-    return _blueprint(*face_workspace_sizes(part)).make(outputs_v)
+    memory = _blueprint(*face_workspace_sizes(part)).make(outputs_v)
+    return memory.record, memory.handle
 
 
 def face_workspace_sizes(part: Part) -> tuple[int, int, int, int]:
@@ -194,7 +182,7 @@ def reduce_residual(
     selection: Selection,
     moving: Variables,
     fixed: Variables,
-    products: FaceProducts,
+    memory: FaceMemory,
     x: FloatArray,
     max_products: int,
 ) -> None:
@@ -204,20 +192,20 @@ def reduce_residual(
     of the result, therefore does not affect the inner products.
 
     The variables of the selection are `moving` and `fixed`, as `order_moving_first` returns them;
-    entries of other components are neither read nor written. The ``residual`` of the products'
-    workspace is in the range of ``I - S``, and ``target`` is its squared norm at which a component
+    entries of other components are neither read nor written. The ``residual`` of the workspace is
+    in the range of ``I - S``, and ``target`` is its squared norm at which a component
     is done. On return ``running`` marks the components that did not reach it; their `x` is the last
     approximation.
     """
-    work, own = products.handle, selection._replace(variables=moving)
-    n_running = _begin(own.components, moving, fixed, state.handle, work, x)
+    (work, handle), own = memory, selection._replace(variables=moving)
+    n_running = _begin(own.components, moving, fixed, state.handle, handle, x)
     for i in range(max_products):
         if n_running == 0 or (i % POLL_PERIOD == POLL_PERIOD - 1 and interrupted()):
             break
         if 2 * n_running <= len(own.components):
-            own = keep_chosen(own, state.part, products.record.running)
-        products.multiply(own)
-        n_running = _advance(own.components, own.variables, state.handle, work, x)
+            own = keep_chosen(own, state.part, work.running)
+        multiply(state, own, work)
+        n_running = _advance(own.components, own.variables, state.handle, handle, x)
 
 
 @leaf
@@ -268,12 +256,8 @@ def _advance(
     The outputs hold ``J C`` times the direction, and the inputs get ``C`` times the next one.
     """
     links, work = problem_at(problem).links, face_workspace_at(workspace)
-    component, residual, direction, image = (
-        links.component,
-        work.residual,
-        work.direction,
-        work.image,
-    )
+    component, residual = links.component, work.residual
+    direction, image = work.direction, work.image
     size, next_size, curvature, running = work.size, work.next_size, work.curvature, work.running
     for c in components:
         curvature[c] = next_size[c] = 0.0

@@ -32,7 +32,6 @@ from lpsmap_core.engine.magnitudes import (
     MAX_PRECISE,
     Split,
     any_large,
-    largest_magnitudes,
 )
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import set_scores
@@ -40,7 +39,7 @@ from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.state import PartState, initial_state
 from lpsmap_core.engine.step_size import first_step_sizes
 from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE, ITERATING
-from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.layout.ragged import flags
 from lpsmap_core.local.finite_scores import ORACLE_MULTIPLE
 from lpsmap_core.local.local_solver import UNTIL_SOLVED
@@ -77,15 +76,13 @@ def solve_quadratic(
         if state.largest <= HUGE_RATIO or not any_large(eta_v):
             run_loop(state, ~skip, options)
             return state
-    largest = largest_magnitudes(part, eta, eta_v)
-    largest[skip] = 0.0
-    split = Split(part, np.concatenate([eta, eta_v]), largest)
+    split = Split(part, eta, eta_v, skip)
     if not (split.considered | split.scaled).any():
         state = solve_part(part, eta, eta_v, skip, options, warm)
     else:
         state = _solve_split(split, skip, options, warm)
     state.shrunk = split.shrunk
-    state.imprecise = split.unproven | ((largest > MAX_PRECISE) & ~split.proven)
+    state.imprecise = split.unproven | ((split.largest > MAX_PRECISE) & ~split.proven)
     return state
 
 
@@ -236,41 +233,36 @@ def _best_structures(
     stands in: it holds every entry that the best structure would add.
     """
     part, problem = state.part, state.problem
-    slots, scores_v = _clip_forbidden(state, slots, scores_v)
     w, n = np.zeros(part.n_links), np.zeros(len(scores_v))
     for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
         rows = np.flatnonzero(chosen[bucket.component])
         links, additionals = part.links_of(b), part.additionals_of(b)
         if not rows.size:
             continue
+        forced = state.forbidden[bucket.variable]
+        forbidden = problem.extras.forbidden[additionals] != 0
+        own, own_v = _clip_forced(bucket, slots[links], scores_v[additionals], forced, forbidden)
         if solver.lists_structures:
-            w[links], n[additionals] = best_structures(bucket, slots[links], scores_v[additionals])
+            w[links], n[additionals] = best_structures(bucket, own, own_v)
             continue
         delta, z = part.delta[links], problem.iterate.z[links]
         best, best_v = z.copy(), problem.extras.v[additionals].copy()
-        a, eta_v = slots[links] * delta + z, scores_v[additionals].copy()
-        local_solver(bucket, delta).solve(rows, a, eta_v, best, best_v, UNTIL_SOLVED)
+        local_solver(bucket, delta).solve(rows, own * delta + z, own_v, best, best_v, UNTIL_SOLVED)
         w[links], n[additionals] = best * delta, best_v
     return w, n
 
 
-def _clip_forbidden(
-    state: PartState, slots: FloatArray, scores_v: FloatArray
+def _clip_forced(
+    bucket: Bucket, slots: FloatArray, scores_v: FloatArray, forced: BoolArray, forbidden: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return scores whose forbidden entries are only as large as is needed to decide."""
-    spans = state.problem.spans
-    factor, n_factors = factor_of_links(state), len(spans.component)
-    factor_v = np.repeat(np.arange(n_factors), np.diff(spans.additional_offsets))
-    forced, forbidden = (
-        state.forbidden[state.part.link_variable],
-        state.problem.extras.forbidden != 0,
-    )
-    total = 1.0 + np.bincount(factor, np.where(forced, 0.0, np.abs(slots)), n_factors)
-    total += np.bincount(factor_v, np.where(forbidden, 0.0, np.abs(scores_v)), n_factors)
-    most, most_v = ORACLE_MULTIPLE * total[factor], ORACLE_MULTIPLE * total[factor_v]
+    others, others_v = np.where(forced, 0.0, slots), np.where(forbidden, 0.0, scores_v)
+    most = ORACLE_MULTIPLE * (1.0 + bucket.sums(np.abs(others), np.abs(others_v)))
+    of_slots = np.repeat(most, np.diff(bucket.offsets))
+    of_additionals = np.repeat(most, np.diff(bucket.additional_offsets))
     return (
-        np.where(forced, np.clip(slots, -most, most), slots),
-        np.where(forbidden, np.maximum(scores_v, -most_v), scores_v),
+        np.where(forced, np.clip(slots, -of_slots, of_slots), slots),
+        np.where(forbidden, np.maximum(scores_v, -of_additionals), scores_v),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lpsmap_core.engine.admm import run_loop
 from lpsmap_core.engine.infeasible import find_violations
-from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large, largest_magnitudes
+from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
@@ -96,10 +96,9 @@ def hugely_negative(
     finite = np.where(np.isinf(eta), 0.0, eta)
     if not (any_large(finite) or (eta_v.size and any_large(eta_v))):
         return None
-    scores = np.concatenate([finite, eta_v])
-    split = Split(part, scores, largest_magnitudes(part, finite, eta_v))
-    withheld = np.where(split.withheld, np.maximum(scores, -MASK_LIMIT), 0.0)
-    return (withheld[: len(eta)], withheld[len(eta) :]) if withheld.any() else None
+    split = Split(part, finite, eta_v)
+    withheld = np.where(split.withheld, np.maximum(split.scores, -MASK_LIMIT), 0.0)
+    return split.split_entries(withheld) if withheld.any() else None
 
 
 def _solve(state: PartState, chosen: BoolArray, options: Options) -> None:

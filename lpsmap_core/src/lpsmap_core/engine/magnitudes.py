@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.layout.arrangement import Spans
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import flags
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray
-from lpsmap_jit.compile import leaf
 
 HUGE_RATIO = 100.0
 """Scores are huge if they are at least this many times as large as the largest smaller one."""
@@ -31,24 +29,23 @@ MAX_FLOAT = float(np.finfo(np.float64).max)
 """The largest finite float64."""
 
 
-def largest_magnitudes(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
-    """Return the largest finite magnitude of the scores of every component."""
-    largest = np.empty(part.n_components)
-    _largest_finite(part.spans, eta, eta_v, largest)
-    return largest
-
-
 class Split:
     """Base and huge scores, over the variables and then the additionals of a part."""
 
-    def __init__(self, part: Part, scores: FloatArray, largest: FloatArray) -> None:
-        self.part, self.scores, self.largest = part, scores, largest
-        self.owner = part.component_of_numbers
-        n = part.n_components
+    def __init__(
+        self, part: Part, eta: FloatArray, eta_v: FloatArray, skip: BoolArray | None = None
+    ) -> None:
+        self.part, self.scores = part, np.concatenate([eta, eta_v])
+        self.owner, n = part.component_of_numbers, part.n_components
+        self._magnitude: FloatArray = np.abs(self.scores)
+        self.largest, _ = self._largest_up_to(np.full(n, MAX_FLOAT))
+        """For each component, the largest finite magnitude of its scores; 0 to skip it."""
+        if skip is not None:
+            self.largest[skip] = 0.0
         self.cut, self.base = np.zeros(n), np.ones(n)
         self.proven, self.unproven, self.considered = np.zeros((3, n), dtype=bool)
-        self.huge, self.released = np.zeros((2, len(scores)), dtype=bool)
-        self.raise_cut(largest > HUGE_RATIO)
+        self.huge, self.released = np.zeros((2, len(self.scores)), dtype=bool)
+        self.raise_cut(self.largest > HUGE_RATIO)
 
     @property
     def withheld(self) -> BoolArray:
@@ -57,10 +54,9 @@ class Split:
 
     def raise_cut(self, chosen: BoolArray) -> BoolArray:
         """Raise the cut of some components to their next gap; return which have one."""
-        cut, base = self.cut.copy(), np.ones(len(self.cut))
-        _next_gap(self.part.spans, *self.split_entries(self.scores), chosen, cut, base)
+        cut, base = self._next_gap()
         raised = chosen & np.isfinite(cut) & (base <= MAX_PRECISE)
-        huge = np.isfinite(self.scores) & (np.abs(self.scores) >= cut[self.owner])
+        huge = np.isfinite(self.scores) & (self._magnitude >= cut[self.owner])
         positive = self.components_of(huge & (self.scores > 0.0))
         narrow = (base > 1.0) | (self.largest - cut <= cut / HUGE_RATIO)
         raised &= (self.largest > MAX_PRECISE) | (~positive & narrow)
@@ -70,6 +66,27 @@ class Split:
         self.huge[of_raised] = huge[of_raised]
         self.released[of_raised] = (huge & (self.scores > 0.0))[of_raised]
         return raised
+
+    def _next_gap(self) -> tuple[FloatArray, FloatArray]:
+        """Return the smallest magnitude of each component above its next gap, and that below.
+
+        The first is infinite without a gap, and the second is at least 1.
+        """
+        below = np.maximum(1.0, self.cut)
+        while True:
+            limit = HUGE_RATIO * np.minimum(below, MAX_FLOAT / HUGE_RATIO)  # which stays finite
+            largest, beyond = self._largest_up_to(limit)
+            if (largest <= below).all():
+                return beyond, below
+            below = np.maximum(below, largest)
+
+    def _largest_up_to(self, limit: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the largest magnitude of each component up to a limit, and the next one above."""
+        magnitude, owner, within = self._magnitude, self.owner, self._magnitude <= limit[self.owner]
+        largest, beyond = np.zeros(len(limit)), np.full(len(limit), np.inf)
+        np.maximum.at(largest, owner[within], magnitude[within])
+        np.minimum.at(beyond, owner[~within], magnitude[~within])
+        return largest, beyond
 
     @property
     def without_level(self) -> BoolArray:
@@ -136,70 +153,8 @@ class Split:
         return scores[:n_variables], scores[n_variables:]
 
 
-# -------------------------------------------------------------------- kernels
-
-
-@leaf
-def _largest_up_to(
-    c: int, limit: float, spans: Spans, eta: FloatArray, eta_v: FloatArray
-) -> tuple[float, float]:
-    """Return a component's largest magnitude up to a limit, and its smallest finite one above."""
-    largest, beyond = 0.0, np.inf
-    for v in range(spans.first_variable[c], spans.first_variable[c + 1]):
-        if abs(eta[v]) <= limit:
-            largest = max(largest, abs(eta[v]))
-        else:
-            beyond = min(beyond, abs(eta[v]))
-    if len(eta_v) > 0:
-        for b in range(len(spans.first_factor) - 1):
-            first = spans.first_factor[b] + spans.first_row[c, b]
-            last = spans.first_factor[b] + spans.first_row[c + 1, b]
-            for i in range(spans.additional_offsets[first], spans.additional_offsets[last]):
-                if abs(eta_v[i]) <= limit:
-                    largest = max(largest, abs(eta_v[i]))
-                else:
-                    beyond = min(beyond, abs(eta_v[i]))
-    return largest, beyond
-
-
-@leaf
 def any_large(scores: FloatArray) -> bool:
     """Return whether any finite score is so large that its component may have to be split."""
     if largest_magnitude(scores) <= HUGE_RATIO:
         return False
-    large = 0
-    for score in scores:
-        large += HUGE_RATIO < abs(score) <= MAX_FLOAT
-    return large > 0
-
-
-@leaf
-def _largest_finite(spans: Spans, eta: FloatArray, eta_v: FloatArray, out: FloatArray) -> None:
-    """Write the largest finite magnitude of the scores of every component."""
-    for c in range(len(out)):
-        out[c], _ = _largest_up_to(c, MAX_FLOAT, spans, eta, eta_v)
-
-
-@leaf
-def _next_gap(
-    spans: Spans,
-    eta: FloatArray,
-    eta_v: FloatArray,
-    chosen: BoolArray,
-    cut: FloatArray,
-    base: FloatArray,
-) -> None:
-    """Write the smallest magnitude above the next gap for chosen components, to `cut`.
-
-    It is infinite without a gap. `base` becomes the largest magnitude below it, at least 1.
-    """
-    for c in range(len(cut)):
-        if not chosen[c]:
-            continue
-        below, next_below = 0.0, max(1.0, cut[c])
-        while next_below > below:
-            below = next_below
-            most = HUGE_RATIO * min(below, MAX_FLOAT / HUGE_RATIO)  # which stays finite
-            largest, beyond = _largest_up_to(c, most, spans, eta, eta_v)
-            next_below = max(below, largest)
-        cut[c], base[c] = beyond, below
+    return bool(((np.abs(scores) > HUGE_RATIO) & np.isfinite(scores)).any())

@@ -93,41 +93,40 @@ def threads_or_default(threads: Any) -> int:
     return checked_count("threads", threads, ", or None for all cores")
 
 
+def _count(name: str, otherwise: str = "") -> Callable[[Any], int | None]:
+    """Return a function that validates a count, or None if `otherwise` says what that means."""
+    return lambda value: (
+        None if otherwise and value is None else checked_count(name, value, otherwise)
+    )
+
+
 def _number(
-    name: str, expected: str, accepts: Callable[[float], bool], without: str = ""
+    name: str, expected: str, accepts: Callable[[float], bool], otherwise: str = ""
 ) -> Callable[[Any], float | None]:
-    """Return a function that validates a number, or None if `without` says what that means."""
-
-    def convert(value: Any) -> float | None:
-        if without and value is None:
-            return None
-        return checked_number(name, value, expected + without, accepts)
-
-    return convert
+    """Return a function that validates a number, or None if `otherwise` says what that means."""
+    return lambda value: (
+        None
+        if otherwise and value is None
+        else checked_number(name, value, expected + otherwise, accepts)
+    )
 
 
-def _inner_iterations(limit: Any) -> int | None:
-    return None if limit is None else checked_count("max_inner_iter", limit, NO_LIMIT)
+def _not_negative(name: str, otherwise: str = "") -> Callable[[Any], float | None]:
+    expected = "a number that is not negative"
+    return _number(name, expected, lambda value: 0.0 <= value < np.inf, otherwise)
 
 
-def _is_finite_and_not_negative(x: float) -> bool:
-    return 0.0 <= x < np.inf
-
-
-NOT_NEGATIVE = "a number that is not negative"
 SECONDS, NO_LIMIT = "a positive number of seconds", ", or None for no limit"
 BELOW_2 = "a number between 0 and 2, beyond which the iterations may diverge"
 CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "max_iter": lambda limit: checked_count("max_iter", limit),
-    "max_inner_iter": _inner_iterations,
-    "tol": _number("tol", NOT_NEGATIVE, _is_finite_and_not_negative),
-    "dual_tol": _number("dual_tol", NOT_NEGATIVE, _is_finite_and_not_negative, ", or None for tol"),
-    "backward_tol": _number("backward_tol", NOT_NEGATIVE, _is_finite_and_not_negative),
-    "backward_max_iter": lambda limit: checked_count("backward_max_iter", limit),
+    "max_iter": _count("max_iter"),
+    "max_inner_iter": _count("max_inner_iter", NO_LIMIT),
+    "tol": _not_negative("tol"),
+    "dual_tol": _not_negative("dual_tol", ", or None for tol"),
+    "backward_tol": _not_negative("backward_tol"),
+    "backward_max_iter": _count("backward_max_iter"),
     "max_time": _number("max_time", SECONDS, lambda limit: limit > 0.0, NO_LIMIT),
-    "step_size": _number(
-        "step_size", NOT_NEGATIVE, _is_finite_and_not_negative, ", or None for the default"
-    ),
+    "step_size": _not_negative("step_size", ", or None for the default"),
     "adapt": lambda adapt: checked_flag("adapt", adapt),
     "relaxation": _number("relaxation", BELOW_2, lambda by: 0.0 < by < 2.0),
     "temperature": _number("temperature", "a positive number", lambda t: 0.0 < t < np.inf),

@@ -26,9 +26,9 @@ import numpy as np
 
 from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS
 from lpsmap_core.engine.faces import (
-    FaceProducts,
     FaceWorkspace,
     face_workspace_sizes,
+    multiply,
     order_moving_first,
     plan_face_workspace,
     reduce_residual,
@@ -37,9 +37,9 @@ from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, LoopProblem, prob
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
-    bind_products,
     gather_from_links,
     keep_chosen,
+    multiply_jacobians,
     scatter_to_links,
 )
 from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
@@ -49,7 +49,7 @@ from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.memory import Blueprint, Memory
+from lpsmap_jit.memory import Blueprint
 
 PERIOD = 2
 """Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to
@@ -152,22 +152,12 @@ loop_record_at = record_at(LoopRecord)
 """Returns, in kernels, the record of a handle."""
 
 
-class LoopWorkspace:
-    """Workspace of one run of the loop.
+class LoopWorkspace(NamedTuple):
+    """The workspace of one run of the loop, and its handle."""
 
-    Parameters
-    ----------
-    state
-        The part.
-    memory
-        The memory of the record.
-    """
-
-    def __init__(self, state: PartState, memory: Memory[LoopRecord]) -> None:
-        self.handle, self.polish = memory.handle, memory.record.polish
-        # the words of the faces come first
-        faces = memory.record.faces
-        self.faces = FaceProducts(state, faces, memory.words.handle(faces))
+    handle: IntArray
+    faces: FaceWorkspace
+    polish: Polish
 
 
 def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
@@ -185,7 +175,8 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
     if allowed.any():
         sizes, work = (part.n_variables, part.n_links), face_workspace_sizes(part)
     given = np.empty(work[1]), allowed, accelerated
-    return LoopWorkspace(state, _blueprint(*sizes, part.n_components, work).make(*given))
+    memory = _blueprint(*sizes, part.n_components, work).make(*given)
+    return LoopWorkspace(memory.handle, *memory.record)
 
 
 @functools.lru_cache(maxsize=32)
@@ -225,8 +216,8 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
     probed = keep_chosen(selection, part, polish.selected)
     turn = int(polish.rounds[probed.components[0]])
     latest, before = polish.probed[turn % 2], polish.probed[1 - turn % 2]
-    work = workspace.faces.record
-    bind_products(state, polish.numbers, work.no_v, latest, work.outputs_v)(probed.rows)
+    work = workspace.faces
+    multiply_jacobians(state, probed, polish.numbers, work.no_v, latest, work.outputs_v)
     if not _find_settled(*probed[:2], *handles, turn, latest, before):
         return
     settled = keep_chosen(probed, part, polish.selected)
@@ -351,21 +342,20 @@ def _find_mu(
     Components whose faces prove to be wrong need neither duals nor a reversal.
     """
     (components, variables, _), problem = selection, state.handle
-    extras, faces, handle = state.problem.extras, workspace.faces, workspace.handle
-    work, mu = faces.record, workspace.polish.mu
+    extras, handle, work, mu = state.problem.extras, *workspace[:2], workspace.polish.mu
     # shift - c, with c = z - J a - B eta_N / (q + gamma)
     local_scores = state.problem.iterate.a, extras.scaled
-    bind_products(state, *local_scores, work.outputs, work.outputs_v)(selection.rows)
+    multiply_jacobians(state, selection, *local_scores, work.outputs, work.outputs_v)
     _write_offset(variables, problem, handle)
     if len(extras.eta):  # eta' = eta + C^T B eta_N
-        faces.multiply(selection, extras.eta)
+        multiply(state, selection, work, extras.eta)
         gather_from_links(variables, problem, work.outputs, work.image)
         mu[variables.view(np.int64)] += work.image[variables.view(np.int64)]
     # mu = eta' - y with (I - S) y = C^T (I - J) (C eta' + shift - c)
     _set_targets(components, variables, problem, handle)
-    faces.multiply(selection)
+    multiply(state, selection, work)
     _write_residual(variables, problem, handle)
-    reduce_residual(state, selection, *moving, faces, mu, MAX_POLISH_PRODUCTS)
+    reduce_residual(state, selection, *moving, (work, handle), mu, MAX_POLISH_PRODUCTS)
     _check_mu(components, variables, problem, handle)
 
 
@@ -446,18 +436,17 @@ def _find_duals(
 ) -> None:
     """Write the correction of the duals, in local signs, to `error`."""
     (components, variables, _), problem = selection, state.handle
-    faces, handle, t = workspace.faces, workspace.handle, workspace.polish.t
-    work = faces.record
+    handle, work, t = *workspace[:2], workspace.polish.t
     if not len(components):
         return
     # e = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
     _write_scores_with_duals(variables, problem, handle)
-    faces.multiply(selection, state.problem.extras.eta)
+    multiply(state, selection, work, state.problem.extras.eta)
     # (I - S) t = C^T e, then e - (I - J) C t
     _write_error(variables, problem, handle, error)
-    reduce_residual(state, selection, *moving, faces, t, MAX_POLISH_PRODUCTS)
+    reduce_residual(state, selection, *moving, (work, handle), t, MAX_POLISH_PRODUCTS)
     scatter_to_links(variables, problem, t, work.inputs)
-    faces.multiply(selection)
+    multiply(state, selection, work)
     _correct_error(components, variables, problem, handle, error)
 
 

@@ -7,7 +7,7 @@ numbers between the variables and the links.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,45 +90,24 @@ def solve_locally(state: PartState, selection: Selection, max_iterations: int) -
     for view, rows in zip(state.views, selection.rows, strict=True):
         if len(rows):
             view.solver.solve(rows, view.a, view.eta_v, view.z, view.v, max_iterations)
-            if len(view.solver.status):
-                _mark_running(rows, view.solver.status, view.component, at_limit)
+            if view.solver.iterates:
+                at_limit[view.component[rows[view.solver.status[rows] == RUNNING]]] = True
 
 
-@leaf
-def _mark_running(rows: IntArray, status: IntArray, owner: IntArray, at_limit: BoolArray) -> None:
-    """Mark the owners of rows whose latest local problem is unsolved."""
-    for f in rows:
-        if status[f] == RUNNING:
-            at_limit[owner[f]] = True
-
-
-def bind_products(
+def multiply_jacobians(
     state: PartState,
+    selection: Selection,
     inputs: FloatArray,
     inputs_v: FloatArray,
     outputs: FloatArray,
     outputs_v: FloatArray,
-) -> Callable[[tuple[IntArray, ...]], None]:
-    """Return a function of factors by bucket that writes products of their Jacobians.
-
-    The products are those with numbers on links and additionals.
-    """
-    arrays = [
-        (
-            inputs[view.links],
-            inputs_v[view.additionals],
-            outputs[view.links],
-            outputs_v[view.additionals],
-        )
-        for view in state.views
-    ]
-
-    def multiply(rows: tuple[IntArray, ...]) -> None:
-        for solver, of_bucket, some in zip(state.solvers, arrays, rows, strict=True):
-            if len(some):
-                solver.jvp(some, *of_bucket)
-
-    return multiply
+) -> None:
+    """Write the products of the factors' Jacobians with numbers on links and additionals."""
+    for view, rows in zip(state.views, selection.rows, strict=True):
+        if len(rows):
+            links, extra = view.links, view.additionals
+            arrays = inputs[links], inputs_v[extra], outputs[links], outputs_v[extra]
+            view.solver.jvp(rows, *arrays)
 
 
 # -------------------------------------------------------------------- kernels

@@ -15,7 +15,8 @@ from lpsmap_core.engine.magnitudes import MAX_PRECISE
 from lpsmap_core.engine.problem import RESIDUAL_ROUNDING, problem_at
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
-from lpsmap_core.local.local_solver import UNTIL_SOLVED, LocalSolver
+from lpsmap_core.local.local_solver import LocalSolver
+from lpsmap_core.local.solvers import solve_apart
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
@@ -47,9 +48,8 @@ def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:
     slots, extra = _places(solver, f)
     eta = (part.sign * problem.iterate.eta[part.link_variable])[part.links_of(b)][slots]
     eta_v = problem.extras.eta[part.additionals_of(b)][extra].copy()
-    z, v = np.zeros(len(eta)), np.zeros(len(eta_v))
-    again = type(solver)(solver.bucket.select(np.array([f])), solver.delta[slots])
-    again.solve(np.arange(1), eta, eta_v, z, v, UNTIL_SOLVED)
+    factor = solver.bucket.select(np.array([f]))
+    _, z, _ = solve_apart(factor, solver.delta[slots], eta, eta_v, None)
     return not np.isfinite(z).all()
 
 

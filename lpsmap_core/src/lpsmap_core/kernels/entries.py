@@ -1,8 +1,4 @@
-"""Addresses of the kernels of factor types, and records that kernels of solvers read by address.
-
-A solver passes its kernels one handle instead of a dozen arrays: the words of its record. Calls
-from Python then take a quarter of the time.
-"""
+"""Addresses of the kernels of factor types, by which kernels of solvers call them."""
 
 from __future__ import annotations
 
@@ -14,29 +10,10 @@ import numpy as np
 
 from lpsmap_core.kernels.records import KERNELS
 from lpsmap_jit.arrays import IntArray
-from lpsmap_jit.by_address import record_at, type_of
+from lpsmap_jit.by_address import type_of
 from lpsmap_jit.compile import COMPILED
 from lpsmap_jit.native import entry_of
 from lpsmap_jit.tiers import interprets
-
-
-def reader_of(record: type, precedes: bool = False) -> Any:
-    """Return a function by which kernels read a solver's own record.
-
-    Parameters
-    ----------
-    record
-        The type that `LocalSolver.own_record` returns.
-    precedes
-        Whether the record lies before the solver's own, as that of active sets does.
-
-    Returns
-    -------
-    callable
-        Takes the first argument of a solver's kernels and returns the record.
-    """
-    return record_at(record, owned=True, precedes=precedes)
-
 
 SIGNATURES: dict[str, Any] = {}
 """Argument types of the kernels that are called by address, by kind."""
@@ -54,7 +31,14 @@ def address_of(function: Any, kind: str) -> int:
     """Return the address of a kernel of some kind; 0 if it is not compiled by numba."""
     if not hasattr(function, "overloads"):
         return 0
-    return entry_of(function, signature_of(function, kind))
+    signature, taken = SIGNATURES[kind], inspect.signature(function.py_func).parameters
+    if len(taken) != len(signature):
+        records = ", ".join(record.__name__ for record in KERNELS[kind])
+        raise TypeError(
+            f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "
+            f"{len(signature)}: the rows, then the records {records}."
+        )
+    return entry_of(function, signature)
 
 
 class Entry:
@@ -80,16 +64,3 @@ class Entry:
         if not self._ready and self._has_address and not interprets():
             self.place[0], self._ready = address_of(self._function, self._kind), True
         return self._ready
-
-
-def signature_of(function: Any, kind: str) -> Any:
-    """Return the argument types of a kernel of some kind."""
-    signature = SIGNATURES[kind]
-    taken = inspect.signature(function.py_func).parameters
-    if len(taken) != len(signature):
-        records = ", ".join(record.__name__ for record in KERNELS[kind])
-        raise TypeError(
-            f"{kind} {function.py_func.__qualname__}: takes {len(taken)} arguments; expected "
-            f"{len(signature)}: the rows, then the records {records}."
-        )
-    return signature

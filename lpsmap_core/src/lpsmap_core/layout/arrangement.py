@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.layout.ragged import sums
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray, IntTable
 from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.compile import kernel, leaf
@@ -78,6 +80,11 @@ class FactorTable(NamedTuple):
     in_order: bool
     """Whether variables and factors are in the order of their components, and each has one."""
 
+    @property
+    def bucket(self) -> IntArray:
+        """For each factor, its bucket: ``offsets[f + bucket[f]]`` is its first slot."""
+        return np.repeat(np.arange(self.starts.shape[1] - 1), np.diff(self.starts[0]))
+
 
 def tabulate(
     n_variables: int, numbers: list[tuple[int, int, int]], slots: IntArray, variable: IntArray
@@ -93,12 +100,18 @@ def tabulate(
     n_factors = sum(count for _, count, _ in numbers)
     n_buckets = sum(position == 0 for position, _, _ in numbers)
     starts, component = np.empty((3, n_buckets + 1), dtype=np.int64), np.arange(n_variables)
-    declaration, row, of_factor = np.empty((3, n_factors), dtype=np.int64)
+    declaration, row = np.empty((2, n_factors), dtype=np.int64)
     offsets, additional_offsets = np.empty((2, n_factors + n_buckets), dtype=np.int64)
-    arrays = starts, declaration, row, offsets, additional_offsets, of_factor, component
+    arrays = starts, declaration, row, offsets, additional_offsets
     declared = np.array(numbers, dtype=np.int64).reshape(-1, 3)
-    n_components, in_order = _tabulate(declared, slots, variable, *arrays)
-    return FactorTable(*arrays, n_components, in_order)
+    n_components, in_order = _tabulate(declared, slots, variable, *arrays, component)
+    table = FactorTable(*arrays, np.full(n_factors, -1), component, n_components, in_order)
+    b, f = table.bucket, np.arange(n_factors)
+    begin, covers = starts[1, b] + offsets[f + b], offsets[f + b + 1] > offsets[f + b]
+    table.of_factor[covers] = component[variable[begin[covers]]]
+    ascends = (np.diff(table.of_factor) >= 0) | (np.diff(b) > 0)
+    in_order = in_order and bool(ascends.all() and covers.all() and np.diff(starts[0]).all())
+    return table._replace(in_order=in_order)
 
 
 @kernel
@@ -111,10 +124,12 @@ def _tabulate(
     row: IntArray,
     offsets: IntArray,
     additional_offsets: IntArray,
-    of_factor: IntArray,
     component: IntArray,
 ) -> tuple[int, bool]:
-    """Fill the arrays of a `FactorTable`; return its last two fields."""
+    """Fill the arrays of a `FactorTable` but `of_factor`.
+
+    Returns the number of components, and whether the variables are in their order.
+    """
     b, f, link, additional, slot = -1, 0, 0, 0, 0
     for position, count, n_additionals in numbers:
         if position == 0:
@@ -130,9 +145,7 @@ def _tabulate(
             additional_offsets[f + b] = additional - starts[2, b]
         slot += 1
     starts[0, b + 1], starts[1, b + 1], starts[2, b + 1] = f, link, additional
-    n_components, in_order = _label(component, variable)
-    in_order &= _label_factors(starts, offsets, variable, component, of_factor)
-    return n_components, in_order
+    return _label(component, variable)
 
 
 @leaf
@@ -180,28 +193,6 @@ def _label(parent: IntArray, variable: IntArray) -> tuple[int, bool]:
         in_order &= parent[v] >= last
         last = parent[v]
     return n, in_order
-
-
-@leaf
-def _label_factors(
-    starts: IntArray,
-    offsets: IntArray,
-    variable: IntArray,
-    component: IntArray,
-    of_factor: IntArray,
-) -> bool:
-    """Write the components of the factors; return whether each bucket is in their order."""
-    in_order = True
-    for b in range(starts.shape[1] - 1):
-        begin, end, link = starts[0, b], starts[0, b + 1], starts[1, b]
-        in_order &= begin < end  # empty buckets are left out of the part
-        last = 0
-        for f in range(begin, end):
-            lo, hi = offsets[f + b], offsets[f + b + 1]
-            of_factor[f] = component[variable[link + lo]] if lo < hi else -1
-            in_order &= of_factor[f] >= last
-            last = of_factor[f]
-    return in_order
 
 
 # -------------------------------------------------------------------- the part to solve
@@ -257,22 +248,25 @@ class Arrangement(NamedTuple):
 
 
 def arrange(table: FactorTable, link_variable: IntArray, negated: BoolArray) -> Arrangement:
-    """Arrange the part to solve, whose factors and variables are in the order of the components.
-
-    The arrays are allocated here for the same reason as in `tabulate`.
-    """
-    n, n_factors = table.n_components, len(table.of_factor)
+    """Arrange the part to solve, whose factors and variables are in the order of the components."""
+    starts, components = table.starts, np.arange(table.n_components + 1)
+    b = table.bucket
+    last = np.arange(len(b)) + b + 1
+    ends = starts[2, b] + table.additional_offsets[last]
+    arity = table.offsets[last] - table.offsets[last - 1]
+    rows = [table.of_factor[lo:hi].searchsorted(components) for lo, hi in pairwise(starts[0])]
     spans = Spans(
-        first_link=table.starts[1],
-        first_additional=table.starts[2],
-        first_factor=table.starts[0],
+        first_link=starts[1],
+        first_additional=starts[2],
+        first_factor=starts[0],
         component=table.of_factor,
-        additional_offsets=np.zeros(n_factors + 1, dtype=np.int64),
-        first_row=np.empty((n + 1, table.starts.shape[1] - 1), dtype=np.int64),
-        first_variable=np.empty(n + 1, dtype=np.int64),
+        additional_offsets=np.append(0, ends),
+        first_row=np.stack(rows, axis=1) if rows else np.empty((len(components), 0), np.int64),
+        first_variable=table.component.searchsorted(components),
     )
-    sizes, direct = np.zeros(n, np.int64), np.empty(n, np.bool_)
-    _fill_spans(table, spans, sizes, direct)
+    sizes = sums(table.of_factor, arity, table.n_components).astype(np.int64)
+    n_factors = np.bincount(table.of_factor, minlength=table.n_components)
+    direct = (n_factors == 1) & (sizes == np.diff(spans.first_variable))
     loop = LoopArrays(spans, table.component, link_variable, negated)
     return Arrangement(spans, table.component, sizes, direct, loop)
 
@@ -295,33 +289,6 @@ def _fill_links(
     for v in range(n_variables, 0, -1):
         offsets[v] = offsets[v - 1]
     offsets[0] = 0
-
-
-@leaf
-def _fill_spans(table: FactorTable, spans: Spans, sizes: IntArray, direct: BoolArray) -> None:
-    """Write the spans, the sizes of components, which are zeros, and which ones are direct."""
-    starts, of_factor, first_row = table.starts, table.of_factor, spans.first_row
-    n_components, n_buckets = len(sizes), starts.shape[1] - 1
-    spans.first_variable[n_components] = len(table.component)
-    for v in range(len(table.component) - 1, -1, -1):
-        spans.first_variable[table.component[v]] = v
-    for b in range(n_buckets):
-        begin, end = starts[0, b], starts[0, b + 1]
-        c = 0
-        for f in range(begin, end):
-            spans.additional_offsets[f + 1] = starts[2, b] + table.additional_offsets[f + b + 1]
-            sizes[of_factor[f]] += table.offsets[f + b + 1] - table.offsets[f + b]
-            while c <= of_factor[f]:
-                first_row[c, b] = f - begin
-                c += 1
-        for later in range(c, n_components + 1):
-            first_row[later, b] = end - begin
-    for c in range(n_components):
-        n_factors = 0
-        for b in range(n_buckets):
-            n_factors += first_row[c + 1, b] - first_row[c, b]
-        n_variables = spans.first_variable[c + 1] - spans.first_variable[c]
-        direct[c] = n_factors == 1 and sizes[c] == n_variables
 
 
 MAX_GRAPHS = 4

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lpsmap_core.kernels.entries import Entry, reader_of
+from lpsmap_core.kernels.entries import Entry
 from lpsmap_core.kernels.records import (
     UNSOLVED,
     Direction,
@@ -22,7 +22,7 @@ from lpsmap_core.local.finite_scores import make_rows_finite
 from lpsmap_core.local.local_solver import LocalSolver, SolverDescription
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_jit.by_address import by_value
+from lpsmap_jit.by_address import by_value, record_at
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.native import invoke
 
@@ -44,7 +44,7 @@ class _FormRecord(NamedTuple):
     forbidden: ByteArray
 
 
-_form_at = reader_of(_FormRecord)
+_form_at = record_at(_FormRecord)
 
 
 class _ClosedForm(LocalSolver):
@@ -76,6 +76,7 @@ class CompiledForm(_ClosedForm):
         self._multiply: Callable[..., None] = bucket.type.jvp_kernel
         self._projector = Entry(self._project, "projection_kernel")
         self._multiplier = Entry(self._multiply, "jvp_kernel")
+        self.vectorised = not all(hasattr(x, "overloads") for x in (self._project, self._multiply))
         super().__init__(bucket, delta, forbidden)
 
     @classmethod
@@ -86,11 +87,8 @@ class CompiledForm(_ClosedForm):
         name = "closed form, compiled" if hasattr(project, "overloads") else "closed form, Python"
         return SolverDescription(name, project, "kernels for whole buckets")
 
-    def own_record(self) -> _FormRecord | None:
-        """Return the record for kernels; None if the type's kernels are not compiled."""
-        if not all(hasattr(kernel, "overloads") for kernel in (self._project, self._multiply)):
-            return None
-        self.vectorised = False
+    def own_record(self) -> _FormRecord:
+        """Return the record for kernels."""
         return _FormRecord(
             self._projector.place,
             self._multiplier.place,
@@ -110,7 +108,7 @@ class CompiledForm(_ClosedForm):
         max_iterations: int,
     ) -> None:
         """Solve the local problems of `rows`; see `LocalSolver`."""
-        if self._own is not None and self._projector.ready():
+        if self._projector.ready():
             _solve_closed_form(self.handle, np.ascontiguousarray(rows), a, eta_v, z, v)
             return
         self.make_finite(rows, a, eta_v)
@@ -122,7 +120,7 @@ class CompiledForm(_ClosedForm):
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
     ) -> None:
         """Multiply the local Jacobians of `rows`; see `LocalSolver`."""
-        if self._own is not None and self._multiplier.ready():
+        if self._multiplier.ready():
             rows = np.ascontiguousarray(rows)
             _multiply_closed_form(self.handle, rows, d_u, d_v, out_u, out_v)
             return

@@ -15,7 +15,7 @@ from lpsmap_core.local.finite_scores import NOTHING_FORBIDDEN, make_rows_finite
 from lpsmap_core.local.vertices import Vertices
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
-from lpsmap_jit.memory import Words, words_of
+from lpsmap_jit.memory import hold
 
 RUNNING, OPTIMAL, OPTIMAL_TO_ROUNDING = 0, 1, 2
 """Status of a factor's local problem: not solved yet, solved, solved up to rounding."""
@@ -23,6 +23,9 @@ RUNNING, OPTIMAL, OPTIMAL_TO_ROUNDING = 0, 1, 2
 UNTIL_SOLVED, SHORT_RUN = 0, -1
 """Limits that depend on the factors: as many iterations as a solution needs, or a few, for problems
 that are followed by similar ones soon."""
+
+NO_RECORD: IntArray = np.empty(0, dtype=np.int64)
+"""The handle of a solver without a record."""
 
 
 class SolverDescription(NamedTuple):
@@ -88,8 +91,8 @@ class LocalSolver:
         self.forbids = forbidden is not None
         self.forbidden = NOTHING_FORBIDDEN if forbidden is None else forbidden
         self.status = np.zeros(bucket.n_factors if self.iterates else 0, dtype=np.int64)
-        self._own = self.own_record()
-        self.handle = self._write_records(self._sets_record(), self._own)
+        record = self.own_record()
+        self.handle = NO_RECORD if record is None else hold(record).handle
         """The first argument of its kernels."""
 
     @classmethod
@@ -175,18 +178,10 @@ class LocalSolver:
 
         Annotations give the types of its fields, such as `FloatArray` for an array of one axis.
         `reader_of` turns the type of the record into a function that reads it. The method is called
-        once; only the contents of the arrays may change.
+        once; only the contents of the arrays may change. In a solver with active sets, the first
+        field is their record, a `SetsRecord` that ``super().own_record()`` returns.
         """
         return None
-
-    def _sets_record(self) -> Any:
-        """Return the additional record of active sets, or None."""
-        return None
-
-    def _write_records(self, *records: Any) -> IntArray:
-        """Return a handle of its own record; the words of its active sets lie before it."""
-        sets, own = ([] if record is None else words_of(record) for record in records)
-        return Words.of([*sets, *own, 0]).handle(*records, begin=len(sets))
 
     def make_finite(self, rows: IntArray, a: FloatArray, eta_v: FloatArray) -> None:
         """Replace the infinite scores of forced slots in `a` by finite ones that decide.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from lpsmap_core.face_codes import face_jvp_kernel
 from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.sets import ActiveSets
 from lpsmap_core.local.closed_form import ArrayForm, CompiledForm
-from lpsmap_core.local.local_solver import LocalSolver
+from lpsmap_core.local.local_solver import UNTIL_SOLVED, LocalSolver
 from lpsmap_core.model.factor import Factor
 from lpsmap_jit.arrays import ByteArray, FloatArray
 
@@ -74,6 +76,24 @@ def local_solver(
     whether it is forbidden. If that is None, no slot is forced either.
     """
     return solver_of(bucket, limited).solver(bucket, delta, forbidden)
+
+
+def solve_apart(
+    bucket: Bucket,
+    delta: FloatArray,
+    a: FloatArray,
+    eta_v: FloatArray,
+    forbidden: ByteArray | None,
+) -> tuple[LocalSolver, FloatArray, FloatArray]:
+    """Solve the local problems of a bucket by a solver of their own; see `local_solver`.
+
+    That keeps the faces of other solvers unchanged. Returns the solver, the scaled marginals of the
+    slots, and the marginals of the additionals. May overwrite `a`.
+    """
+    solver = local_solver(bucket, delta, forbidden=forbidden)
+    z, v = np.empty(bucket.n_links), np.empty(bucket.n_additionals)
+    solver.solve(np.arange(bucket.n_factors), a, eta_v, z, v, UNTIL_SOLVED)
+    return solver, z, v
 
 
 def takes_one_pass(solver: type[LocalSolver], factor_type: type[Factor]) -> bool:

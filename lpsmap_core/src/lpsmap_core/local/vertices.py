@@ -149,7 +149,8 @@ class WeightMap:
         structure, slot, value = self._nonzeros
         d_slots = d_values[self.variable]
         factor_of_slot = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        lost = self._lost(factor_of_slot[~np.isfinite(d_slots)])
+        # all results of such a factor are NaN, even if a derivative of zero would hide it
+        lost = flags(factor_of_slot[~np.isfinite(d_slots)], len(self.offsets) - 1)
         d_slots[lost[factor_of_slot]] = 0.0
         products = value * d_slots[slot]
         out = self._solve(sums(structure, products, len(self.vertices.owner)))
@@ -159,19 +160,12 @@ class WeightMap:
     def pull_back(self, d_weights: FloatArray) -> FloatArray:
         """Return the gradient in all marginals for a gradient in the weights."""
         structure, slot, value = self._nonzeros
-        lost = self._lost(self.vertices.owner[~np.isfinite(d_weights)])
+        lost = flags(self.vertices.owner[~np.isfinite(d_weights)], len(self.offsets) - 1)
         d_weights = np.where(lost[self.vertices.owner], 0.0, d_weights)
         products = value * self._solve(d_weights)[structure]
         out = sums(self.variable[slot], products, self.n_variables)
         out[self.variable[ranges(self.offsets, np.flatnonzero(lost))]] = np.nan
         return out
-
-    def _lost(self, factors: IntArray) -> BoolArray:
-        """Mark factors with numbers that are NaN or infinite.
-
-        All their results are NaN, even if a derivative of zero would hide it.
-        """
-        return flags(factors, len(self.offsets) - 1)
 
     @cached_property
     def _nonzeros(self) -> tuple[IntArray, IntArray, FloatArray]:

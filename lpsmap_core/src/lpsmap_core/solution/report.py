@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import numpy as np
@@ -111,36 +110,18 @@ def warn_unsolved(words: Sequence[str], details: Sequence[str]) -> None:
 
 
 def log(solution: Solution) -> None:
-    """Log the outcome of a solve."""
-    with _default_handler():
-        logger.info(
-            "%r; outer iterations: most %d; largest residuals: %.2e primal, %.2e dual",
-            solution,
-            solution.iterations.max(initial=0),
-            solution.primal_residual.max(initial=0.0),
-            solution.dual_residual.max(initial=0.0),
-        )
-
-
-@contextmanager
-def _default_handler() -> Iterator[None]:
-    """Log to standard error if no handler is installed.
-
-    Otherwise the levels and handlers of the application apply.
-    """
+    """Log the outcome of a solve, to standard error if the application has installed no handler."""
+    words = (
+        f"{solution!r}; outer iterations: most {solution.iterations.max(initial=0)}; "
+        f"largest residuals: {solution.primal_residual.max(initial=0.0):.2e} primal, "
+        f"{solution.dual_residual.max(initial=0.0):.2e} dual"
+    )
     if logger.hasHandlers():
-        yield
-        return
-    handler, level = logging.StreamHandler(), logger.level
-    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    logger.addHandler(handler)
-    if level == logging.NOTSET:
-        logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        logger.info("%s", words)
+    elif logger.level <= logging.INFO:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        handler.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, words, (), None))
 
 
 def non_finite_message(scores: FloatArray, shapes: Shapes) -> str:

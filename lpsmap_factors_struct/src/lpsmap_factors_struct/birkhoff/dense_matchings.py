@@ -71,9 +71,10 @@ class DenseMatchings(ActiveSets):
         return SolverDescription(f"{name}, then projections", function, "rows and columns")
 
     def own_record(self) -> MatchingsRecord:
-        """Return the record of the matchings that kernels use beside their active sets."""
+        """Return the record of the matchings for kernels."""
         own = self.rows, self.columns, self.full, self.methods
-        return MatchingsRecord(*own, self.block_address, self.block_length)
+        addresses = self.block_address, self.block_length
+        return MatchingsRecord(super().own_record(), *own, *addresses)
 
     def solve(
         self,

@@ -1,11 +1,11 @@
-"""The record of a bucket's matchings, which kernels access beside that of the active sets."""
+"""The record of a bucket's matchings."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from lpsmap_core import kernel
-from lpsmap_core.api import FloatArray, IntArray, floats_at_address, reader_of
+from lpsmap_core.api import FloatArray, IntArray, SetsRecord, floats_at_address, reader_of
 
 SMALL, DENSE, NO_PROJECTION = 0, 1, 2
 """Methods for a factor: an active set while it is small; a projection; an active set because the
@@ -19,6 +19,8 @@ marginals."""
 class MatchingsRecord(NamedTuple):
     """Arrays with an entry for every matching."""
 
+    sets: SetsRecord
+    """The active sets."""
     rows: IntArray
     """Number of rows."""
     columns: IntArray

@@ -181,5 +181,6 @@ class ChainForests(ActiveSets):
                 self.forests[:] = other.forests
 
     def own_record(self) -> ChainsRecord:
-        """Return the record of the chains that kernels use beside their active sets."""
-        return ChainsRecord(self.states, self.methods, self.forests, self.first_words)
+        """Return the record of the chains for kernels."""
+        own = self.states, self.methods, self.forests, self.first_words
+        return ChainsRecord(super().own_record(), *own)

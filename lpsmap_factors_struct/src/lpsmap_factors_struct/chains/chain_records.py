@@ -1,11 +1,11 @@
-"""The record of a bucket's chains, which kernels access beside that of the active sets."""
+"""The record of a bucket's chains."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from lpsmap_core import kernel
-from lpsmap_core.api import FloatArray, IntArray, LocalProblem, reader_of
+from lpsmap_core.api import FloatArray, IntArray, LocalProblem, SetsRecord, reader_of
 from lpsmap_factors_struct.viterbi import n_step_scores
 
 SMALL, FOREST, NO_FOREST = 0, 1, 2
@@ -16,6 +16,8 @@ has no solution."""
 class ChainsRecord(NamedTuple):
     """Arrays with an entry for every chain, and their forests."""
 
+    sets: SetsRecord
+    """The active sets."""
     states: IntArray
     """Number of states."""
     methods: IntArray

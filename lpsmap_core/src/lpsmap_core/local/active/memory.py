@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.kernels.entries import reader_of
 from lpsmap_core.kernels.records import Factors, Structures
 from lpsmap_jit.arrays import ByteArray, FloatArray, IntArray
+from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.native import floats
 
@@ -180,7 +180,7 @@ class SetsRecord(NamedTuple):
     scores: FloatArray
     """Inputs of the oracle."""
     candidates: Structures
-    """Outputs of the oracle: the best structures of the factors."""
+    """Outputs of the oracle, the best structures of the factors."""
     width: IntArray
     capacity: IntArray
     address: IntArray
@@ -197,7 +197,7 @@ class SetsRecord(NamedTuple):
     forbidden: ByteArray
 
 
-sets_at = reader_of(SetsRecord, precedes=True)
+sets_at = record_at(SetsRecord)
 """Returns, in kernels, the record of the sets from their first argument."""
 
 

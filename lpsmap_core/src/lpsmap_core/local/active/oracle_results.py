@@ -9,10 +9,11 @@ import numpy as np
 
 from lpsmap_core.kernels.records import Factors, Scores, Structures
 from lpsmap_core.layout.layout import Bucket
+from lpsmap_core.layout.ragged import offsets_of, sums
 from lpsmap_core.local.active.memory import sets_at
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import row_view
-from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
+from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.by_address import by_value
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted, raise_interrupt, stopped
@@ -46,15 +47,24 @@ def vertex_sizes(bucket: Bucket) -> IntArray:
 
 def allocate_structures(width: IntArray) -> Structures:
     """Allocate the outputs of oracles: one structure per factor, of up to `width` nonzeros."""
-    start = np.zeros(len(width), dtype=np.int64)
-    np.cumsum(width[:-1], out=start[1:])
-    total = int(width.sum())
+    offsets = offsets_of(width)
     return Structures(
-        start=start,
-        entry=np.empty(total, dtype=np.int32),
-        value=np.empty(total),
+        start=offsets[:-1],
+        entry=np.empty(offsets[-1], dtype=np.int32),
+        value=np.empty(offsets[-1]),
         size=np.full(len(width), NOT_WRITTEN),
     )
+
+
+def entries_of(structures: Structures, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the factors of all nonzeros in the structures of `rows`, and their positions.
+
+    A structure that is not written yet has none.
+    """
+    size = np.maximum(structures.size[rows], 0)
+    offsets = offsets_of(size)
+    position = np.repeat(structures.start[rows] - offsets[:-1], size) + np.arange(offsets[-1])
+    return np.repeat(rows, size), position
 
 
 # -------------------------------------------------------------------- compiled oracles
@@ -195,15 +205,13 @@ class PythonOracles:
         ]
         self._labels: list[Hashable] = [None] * bucket.n_factors
         self._earlier = self._labels.copy()
-        self._called = np.zeros(bucket.n_factors, dtype=np.bool_)
         self._checks_best = "check_map_is_best" not in bucket.type.expected_failures
-        self._score, self._weight = np.zeros((2, bucket.n_factors))
 
     def solve(self, rows: IntArray, scores: FloatArray, eta_v: FloatArray) -> None:
         """Write the best structure of every factor in `rows`, given scores of all slots."""
         offsets, additional_offsets = self._bucket.offsets, self._bucket.additional_offsets
-        records = self._bucket.factors, Scores(scores, eta_v), self._candidates
-        _score_again(rows, *records, self._score, self._weight)
+        known = self._candidates.size[rows] != NOT_WRITTEN
+        before, weight = self._scores(rows, scores, eta_v)
         extra = NO_ADDITIONALS
         for f in rows.tolist():
             if interrupted():
@@ -215,10 +223,26 @@ class PythonOracles:
             label = factor.solve_map(eta_u, extra)
             self._earlier[f], self._labels[f] = self._labels[f], label
             self._write(f, _vertex(factor, label, eta_u.size, len(extra)))
-        earlier = self._score, self._weight, self._called
-        wrong = _first_invalid(rows, *records, *earlier, self._checks_best)
-        if wrong >= 0:
-            self._raise_invalid(wrong)
+        score, weight_now = self._scores(rows, scores, eta_v)
+        worse = known & (score < before - SCORE_TOLERANCE * (weight + weight_now))
+        for f in rows[~np.isfinite(score) | (worse & self._checks_best)].tolist():
+            self._raise_invalid(f)
+
+    def _scores(
+        self, rows: IntArray, scores: FloatArray, eta_v: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of the candidates of `rows`, and the summed magnitudes of their terms.
+
+        A structure that is not written yet has the score 0.
+        """
+        bucket, (f, position) = self._bucket, entries_of(self._candidates, rows)
+        slot = bucket.offsets[f] + self._candidates.entry[position]
+        additional = bucket.additional_offsets[f] + slot - bucket.offsets[f + 1]
+        place = np.where(slot < bucket.offsets[f + 1], slot, len(scores) + additional)
+        with np.errstate(all="ignore"):  # what is not finite is an error of the type
+            terms = self._candidates.value[position] * np.concatenate([scores, eta_v])[place]
+            totals = sums(f, terms, bucket.n_factors), sums(f, np.abs(terms), bucket.n_factors)
+        return totals[0][rows], totals[1][rows]
 
     def _write(self, f: int, vertex: FloatArray) -> None:
         start, entry, value, size = self._candidates
@@ -269,54 +293,3 @@ def vertex_numbers(factor: Factor, part: object) -> FloatArray:
             f"{type(factor).__name__}.vertex returned {part!r:.60}; expected an array of real "
             "numbers, zeros and ones."
         ) from error
-
-
-@leaf
-def _score(r: int, factors: Factors, scores: Scores, structures: Structures) -> tuple[float, float]:
-    """Return the score of a factor's candidate, and the summed magnitudes of its terms."""
-    first, first_additional = factors.offsets[r], factors.additional_offsets[r]
-    arity, total, weight = factors.offsets[r + 1] - first, 0.0, 0.0
-    for e in range(structures.start[r], structures.start[r] + structures.size[r]):
-        i, value = structures.entry[e], structures.value[e]
-        x = scores.eta_u[first + i] if i < arity else scores.eta_v[first_additional + i - arity]
-        total += value * x
-        weight += abs(value * x)
-    return total, weight
-
-
-@kernel
-def _score_again(
-    rows: IntArray,
-    factors: Factors,
-    scores: Scores,
-    structures: Structures,
-    total: FloatArray,
-    weight: FloatArray,
-) -> None:
-    """Write the scores of the candidates of `rows`, and their summed magnitudes."""
-    for r in rows:
-        total[r], weight[r] = _score(r, factors, scores, structures)
-
-
-@kernel
-def _first_invalid(
-    rows: IntArray,
-    factors: Factors,
-    scores: Scores,
-    structures: Structures,
-    total: FloatArray,
-    weight: FloatArray,
-    called: BoolArray,
-    checks_best: bool,
-) -> int:
-    """Return the first of `rows` whose candidate is worse than `total` or not finite; -1 without.
-
-    Marks all valid rows as called.
-    """
-    for r in rows:
-        score, size = _score(r, factors, scores, structures)
-        allowed = SCORE_TOLERANCE * (weight[r] + size)
-        if not np.isfinite(score) or (checks_best and called[r] and score < total[r] - allowed):
-            return int(r)
-        called[r] = True
-    return -1

@@ -11,6 +11,7 @@ the optimum of the set, and structures whose weight falls to zero on the way lea
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -275,7 +276,8 @@ class ActiveSets(LocalSolver):
 
     # ---------------------------------------------------------------- memory
 
-    def _sets_record(self) -> SetsRecord:
+    def own_record(self) -> Any:
+        """Return the record of the sets; a subclass with arrays of its own puts it before them."""
         return SetsRecord(
             self._oracle.place,
             self.bucket.factors,
