@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
-from lpsmap_torch.tensors import is_batched, numbers, on_host, over_batch, tensor_of
+from lpsmap_torch.tensors import is_batched, on_host, over_batch, tensor_of
 
 
 class Differentiable(NamedTuple):
@@ -31,23 +30,19 @@ class Differentiable(NamedTuple):
     """Whether `vjp` is linear and symmetric, so that it has a derivative."""
 
 
-Solve: TypeAlias = Callable[..., Any]
-"""Returns a solution for arrays of scores: of blocks of variables, then of additionals."""
-
-
 def attach(
     solution: Solution | Differentiable | Any,
     scores: list[Tensor],
     additionals: list[Tensor | None],
-    solve: Solve | None = None,
+    copy: bool = False,
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Return the marginals of a solution as tensors with gradients with respect to its scores.
 
     These are the flat marginals of all variables, and for every declaration the (n_factors,
     n_additionals) marginals of its additionals, or None without them. All have the common dtype of
     the scores, those of the blocks of variables and of declarations, and are on the device of the
-    first block. `solve` solves again where the backward pass gets copies of the tensors that
-    autograd saved. The solution then lives as long as those; otherwise as long as the marginals.
+    first block. With `copy` they share no memory with the solution, and may change in place. The
+    solution lives as long as they do.
     """
     declared = [i for i, x in enumerate(additionals) if x is not None]
     inputs = [*scores, *(x for x in additionals if x is not None)]
@@ -56,10 +51,9 @@ def attach(
         if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
     arrays = [solution.values, *(solution.additionals[i] for i in declared)]
-    # a layer's values may change in place
-    outputs = [tensor_of(x, dtype, device, copy=solve is not None) for x in arrays]
+    outputs = [tensor_of(x, dtype, device, copy) for x in arrays]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        outputs = _Attach.apply(solution, solve, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
+        outputs = _Attach.apply(solution, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
     marginals: list[Tensor | None] = [None] * len(additionals)
     for i, tensor in zip(declared, outputs[1:], strict=True):
         marginals[i] = tensor
@@ -88,36 +82,27 @@ class _Attach(torch.autograd.Function):
     def forward(
         ctx: Any,
         solution: Solution | Differentiable,
-        solve: Solve | None,
         declared: list[int],
         outputs: list[Tensor],
         n_blocks: int,
         *inputs: Tensor,
     ) -> tuple[Tensor, ...]:
-        ctx.solve, ctx.declared, ctx.n_blocks = solve, declared, n_blocks
-        if solve is None:
-            ctx.solution = solution
-        else:  # copies of the scores, which may change in place
-            ctx.save_for_backward(ticket_for(solution), *[x.clone() for x in inputs])
+        ctx.solution, ctx.declared, ctx.n_blocks = solution, declared, n_blocks
         ctx.like = [(x.shape, x.dtype, x.device) for x in inputs]
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.solve is None:
-            solution = ctx.solution
-        else:
-            ticket, *inputs = ctx.saved_tensors
-            solution = solution_of(ticket) or ctx.solve(*[numbers(x) for x in inputs])
-        maps, like = _products(solution, ctx.declared), [(x.dtype, x.device) for x in gradients]
+        like = [(x.dtype, x.device) for x in gradients]
+        maps = _products(ctx.solution, ctx.declared)
         products = mapped(*maps, like, *gradients)
         flat, n_blocks = list(products), ctx.n_blocks
         if n_blocks > 1:
             sizes = [shape.numel() for shape, _, _ in ctx.like[:n_blocks]]
             flat[:1] = torch.split(products[0], sizes)
-        wanted = ctx.needs_input_grad[5:]
+        wanted = ctx.needs_input_grad[4:]
         return (
-            *(None,) * 5,
+            *(None,) * 4,
             *(
                 g.reshape(shape).to(device, dtype) if wants else None
                 for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)
@@ -215,38 +200,3 @@ class _LinearMap(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, None, *mapped(*ctx.maps, *gradients)
 
-
-# -------------------------------------------------------------------- tickets
-
-# Autograd saves tensors, but a derivative needs a solution. A ticket is a tensor of one number
-# whose memory owns a solution: the solution lives as long as the tensor or a view of it. The
-# number is always zero, so that operators are functions of their inputs; tickets are identified by
-# address.
-
-
-class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
-    """The memory of a ticket."""
-
-    solution: Any
-
-
-_OWNERS: dict[int, weakref.ref[_Owner]] = {}
-"""The live owners, by address."""
-
-
-def ticket_for(solution: object) -> Tensor:
-    """Return a tensor that owns a solution."""
-    owner = np.zeros(1, dtype=np.int64).view(_Owner)
-    owner.solution = solution
-    ticket = torch.from_numpy(owner)
-    address = ticket.data_ptr()
-    # not Python code, in which the error of a signal handler would be lost
-    forget: Any = partial(_OWNERS.pop, address)
-    _OWNERS[address] = weakref.ref(owner, forget)
-    return ticket
-
-
-def solution_of(ticket: Tensor) -> Any:
-    """Return the solution that a tensor owns; None if it is a copy of a ticket."""
-    owner = _OWNERS.get(ticket.untyped_storage().data_ptr())
-    return None if owner is None else getattr(owner(), "solution", None)

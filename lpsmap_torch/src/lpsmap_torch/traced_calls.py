@@ -12,6 +12,7 @@ import ast
 import contextlib
 import functools
 import itertools
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -22,7 +23,6 @@ from torch import Tensor
 
 from lpsmap_core.api import kind_of
 from lpsmap_torch.by_name import Callee, callee_named
-from lpsmap_torch.function import solution_of, ticket_for
 from lpsmap_torch.tensors import over_batch
 
 
@@ -102,7 +102,7 @@ def _operator(
     inputs: list[Tensor],
 ) -> list[Tensor]:
     n = len(inputs) - sum(map(abs, products))
-    evaluation: Evaluation | None = None if ticket is None else solution_of(ticket)
+    evaluation: Evaluation | None = None if ticket is None else evaluation_of(ticket)
     if evaluation is None:  # also of a copy of a ticket
         evaluation = evaluated(callee_named(name), arguments, inputs[:n])
     outputs = evaluation.multiplied(tuple(filter(None, products)), inputs[n:])
@@ -397,3 +397,39 @@ def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
                 "torch.func. Pass it as a keyword argument, or as a parameter of a layer."
             )
         nodes.extend(before for before, _ in node.next_functions)
+
+
+# -------------------------------------------------------------------- tickets
+
+# The operator returns tensors, but its derivatives need the evaluation. A ticket is a tensor of one
+# number whose memory owns an evaluation, which lives as long as the tensor or a view of it. The
+# number is always zero, so that operators are functions of their inputs; tickets are identified by
+# address.
+
+
+class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
+    """The memory of a ticket."""
+
+    evaluation: Any
+
+
+_OWNERS: dict[int, weakref.ref[_Owner]] = {}
+"""The live owners, by address."""
+
+
+def ticket_for(evaluation: object) -> Tensor:
+    """Return a tensor that owns an evaluation."""
+    owner = np.zeros(1, dtype=np.int64).view(_Owner)
+    owner.evaluation = evaluation
+    ticket = torch.from_numpy(owner)
+    address = ticket.data_ptr()
+    # not Python code, in which the error of a signal handler would be lost
+    forget: Any = functools.partial(_OWNERS.pop, address)
+    _OWNERS[address] = weakref.ref(owner, forget)
+    return ticket
+
+
+def evaluation_of(ticket: Tensor) -> Any:
+    """Return the evaluation that a tensor owns; None if it is a copy of a ticket."""
+    owner = _OWNERS.get(ticket.untyped_storage().data_ptr())
+    return None if owner is None else getattr(owner(), "evaluation", None)

@@ -84,16 +84,11 @@ def marginals_on_host(
 ) -> Tensor:
     """Return the marginals by core's engine; the arguments are those of `marginals_on_device`."""
     placed, additionals = built.place_prepared(scores), built.additionals(parameters)
-    has_scores = [x is not None for x in additionals]
-
-    def solve(scores: FloatArray, *rows: FloatArray) -> Solution | ClosedForm:
-        given = iter(rows)
-        return _solution(built, scores, [next(given) if x else None for x in has_scores], options)
-
     if parameters is not None and not built.declared.shared:
         placed = placed + parameters.reshape(-1)[:0].sum()  # so that their gradients are zero
-    solution = solve(*[numbers(x) for x in (placed, *additionals) if x is not None])
-    values, _ = attach(solution, [placed], additionals, solve)
+    rows = [None if x is None else numbers(x) for x in additionals]
+    solution = _solution(built, numbers(placed), rows, options)
+    values, _ = attach(solution, [placed], additionals, copy=True)
     infeasible = None
     if isinstance(solution, Solution) and not solution.ok:
         flags = infeasible_variables(solution)
@@ -110,13 +105,12 @@ def _solution(
     graph = built.graph
 
     def solve() -> Solution:
-        with built.lock:  # a backward pass may solve again while another thread uses the graph
-            built.set_scores(scores, additionals)
-            try:
-                solution: Solution = graph.solve(**options)
-                return solution
-            finally:
-                graph.rescore(built.block, built.zeros)
+        built.set_scores(scores, additionals)
+        try:
+            solution: Solution = graph.solve(**options)
+            return solution
+        finally:
+            graph.rescore(built.block, np.broadcast_to(0.0, built.block.shape))
 
     # of small batches, the other parts of a solve take most of the time
     if options["engine"] not in (AUTO, CompiledEngine.name):
