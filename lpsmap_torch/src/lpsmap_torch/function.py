@@ -199,4 +199,3 @@ class _LinearMap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         return None, None, None, *mapped(*ctx.maps, *gradients)
-

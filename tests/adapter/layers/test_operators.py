@@ -226,9 +226,7 @@ def test_evaluations_die_without_python_code_in_which_ctrl_c_would_be_lost() -> 
 
 
 @every_layer
-def test_solutions_live_as_long_as_their_graph(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_solutions_live_as_long_as_their_graph(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept without gradients, or after them; nothing waits for the collector."""
     solutions: list[weakref.ref[Any]] = []
 
