@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from lpsmap_core import Distributions, Factor, Solution
 from lpsmap_torch.tensors import is_batched, on_host, over_batch, tensor_of
 
 
-class Differentiable(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Differentiable:
     """Values of variables and additionals with the derivative of a surrogate."""
 
     values: NDArray[np.float64]
@@ -45,15 +47,18 @@ def attach(
     solution lives as long as they do.
     """
     declared = [i for i, x in enumerate(additionals) if x is not None]
-    inputs = [*scores, *(x for x in additionals if x is not None)]
+    rows = [x for x in additionals if x is not None]
     dtype, device = scores[0].dtype, scores[0].device
-    for tensor in inputs:
+    for tensor in (*scores, *rows):
         if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
     arrays = [solution.values, *(solution.additionals[i] for i in declared)]
     outputs = [tensor_of(x, dtype, device, copy) for x in arrays]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        outputs = _Attach.apply(solution, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*scores, *rows)):
+        blocks = [block.reshape(-1).to(device) for block in scores]
+        flat = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+        shaped = [x.reshape(y.shape) for x, y in zip(rows, arrays[1:], strict=True)]
+        outputs = _given(outputs, *_products(solution, declared), flat, *shaped)
     marginals: list[Tensor | None] = [None] * len(additionals)
     for i, tensor in zip(declared, outputs[1:], strict=True):
         marginals[i] = tensor
@@ -71,48 +76,12 @@ def attach_probabilities(distributions: Distributions, values: Tensor) -> Distri
 
     probabilities = convert(distributions.probabilities)
     if values.requires_grad and torch.is_grad_enabled():
-        probabilities = _AttachProbabilities.apply(distributions, probabilities, values)  # type: ignore[no-untyped-call]
+        maps = distributions.pull_back, distributions.push_forward
+        (probabilities,) = _given([probabilities], *maps, values)
     return distributions.with_arrays(probabilities, convert)
 
 
-class _Attach(torch.autograd.Function):
-    """The identity on given outputs, with the Jacobian of the solution as its derivative."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        solution: Solution | Differentiable,
-        declared: list[int],
-        outputs: list[Tensor],
-        n_blocks: int,
-        *inputs: Tensor,
-    ) -> tuple[Tensor, ...]:
-        ctx.solution, ctx.declared, ctx.n_blocks = solution, declared, n_blocks
-        ctx.like = [(x.shape, x.dtype, x.device) for x in inputs]
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        like = [(x.dtype, x.device) for x in gradients]
-        maps = _products(ctx.solution, ctx.declared)
-        products = mapped(*maps, like, *gradients)
-        flat, n_blocks = list(products), ctx.n_blocks
-        if n_blocks > 1:
-            sizes = [shape.numel() for shape, _, _ in ctx.like[:n_blocks]]
-            flat[:1] = torch.split(products[0], sizes)
-        wanted = ctx.needs_input_grad[4:]
-        return (
-            *(None,) * 4,
-            *(
-                g.reshape(shape).to(device, dtype) if wants else None
-                for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)
-            ),
-        )
-
-
-def _products(
-    solution: Solution | Differentiable, declared: list[int]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _products(solution: Solution | Differentiable, declared: list[int]) -> tuple[Map, Map]:
     """Return the product with the symmetric Jacobian, and its transpose.
 
     Its vectors are on the variables, and on the additionals of some declarations.
@@ -138,64 +107,46 @@ def _products(
     return multiply, refuse if nonlinear else multiply
 
 
-class _AttachProbabilities(torch.autograd.Function):
-    """The identity on given probabilities, with their derivative with respect to the marginals."""
-
-    @staticmethod
-    def forward(ctx: Any, distributions: Distributions, numbers: Tensor, values: Tensor) -> Tensor:
-        ctx.distributions = distributions
-        return numbers
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        maps = ctx.distributions.pull_back, ctx.distributions.push_forward
-        like = [(gradient.dtype, gradient.device)]
-        return None, None, *mapped(*maps, like, gradient)
+Map: TypeAlias = Callable[..., Any]
+"""A linear map between arrays on the host: it takes arrays, and returns an array or a tuple."""
 
 
-Like: TypeAlias = Sequence[tuple[torch.dtype, torch.device]]
-"""The dtypes and devices of tensors."""
+def _given(outputs: list[Tensor], pull: Map, push: Map, *inputs: Tensor) -> list[Tensor]:
+    """Return outputs whose derivative in the inputs is `push`, of which `pull` is the transpose.
 
-
-def mapped(
-    apply: Callable[..., Any], transpose: Callable[..., Any], like: Like, *vectors: Tensor
-) -> tuple[Tensor, ...]:
-    """Return the images of vectors under a linear map between arrays on the host.
-
-    The derivative is the transpose. Such are the products with a solution's Jacobian: the solution
-    is piecewise affine, and within a face, the Jacobian is constant. Both maps take arrays and
-    return an array or a tuple; `like` has the dtypes and devices of the images.
+    Such are the marginals: the solution is piecewise affine, and within a face, the Jacobian is
+    constant.
     """
-    if torch.is_grad_enabled():
-        images: tuple[Tensor, ...] = _LinearMap.apply(apply, transpose, like, *vectors)  # type: ignore[no-untyped-call]
-        return images
-    return tuple(image(apply, like, vectors))
+    found: tuple[Tensor, ...] = _Given.apply(outputs, pull, push, *inputs)  # type: ignore[no-untyped-call]
+    return list(found)
 
 
-def image(apply: Callable[..., Any], like: Like, vectors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the images of vectors under a map between arrays on the host; see `mapped`."""
-    if any(map(is_batched, vectors)):
-        return over_batch(partial(image, apply, like), vectors)
-    arrays = apply(*[on_host("backward", x) for x in vectors])
-    if not isinstance(arrays, tuple):
-        arrays = (arrays,)
-    return [tensor_of(x, *kind) for x, kind in zip(arrays, like, strict=True)]
-
-
-class _LinearMap(torch.autograd.Function):
-    """A linear map between arrays on the host; its derivative is its transpose."""
+class _Given(torch.autograd.Function):
+    """Given outputs with a given derivative, whose derivatives are given, too."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        apply: Callable[..., Any],
-        transpose: Callable[..., Any],
-        like: Like,
-        *vectors: Tensor,
+        ctx: Any, outputs: list[Tensor], pull: Map, push: Map, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.maps = transpose, apply, [(x.dtype, x.device) for x in vectors]
-        return tuple(image(apply, like, vectors))
+        ctx.maps, ctx.kinds = (pull, push), [(x.dtype, x.device) for x in inputs]
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *mapped(*ctx.maps, *gradients)
+        pull, push = ctx.maps
+        products = _image(pull, ctx.kinds, gradients)
+        if torch.is_grad_enabled():
+            products = _given(products, push, pull, *gradients)
+        return None, None, None, *products
+
+
+def _image(
+    apply: Map, kinds: Sequence[tuple[torch.dtype, torch.device]], vectors: Sequence[Tensor]
+) -> list[Tensor]:
+    """Return the images of vectors under a map, in dtypes and on devices."""
+    if any(map(is_batched, vectors)):
+        return over_batch(partial(_image, apply, kinds), vectors)
+    arrays = apply(*[on_host("backward", x) for x in vectors])
+    if not isinstance(arrays, tuple):
+        arrays = (arrays,)
+    return [tensor_of(x, *kind) for x, kind in zip(arrays, kinds, strict=True)]
