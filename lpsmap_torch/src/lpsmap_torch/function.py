@@ -58,7 +58,7 @@ def attach(
         blocks = [block.reshape(-1).to(device) for block in scores]
         flat = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
         shaped = [x.reshape(y.shape) for x, y in zip(rows, arrays[1:], strict=True)]
-        outputs = _given(outputs, *_products(solution, declared), flat, *shaped)
+        outputs = _mapped(outputs, *_products(solution, declared), flat, *shaped)
     marginals: list[Tensor | None] = [None] * len(additionals)
     for i, tensor in zip(declared, outputs[1:], strict=True):
         marginals[i] = tensor
@@ -77,11 +77,22 @@ def attach_probabilities(distributions: Distributions, values: Tensor) -> Distri
     probabilities = convert(distributions.probabilities)
     if values.requires_grad and torch.is_grad_enabled():
         maps = distributions.pull_back, distributions.push_forward
-        (probabilities,) = _given([probabilities], *maps, values)
+        (probabilities,) = _mapped([probabilities], *maps, values)
     return distributions.with_arrays(probabilities, convert)
 
 
-def _products(solution: Solution | Differentiable, declared: list[int]) -> tuple[Map, Map]:
+def _mapped(
+    outputs: list[Tensor], pull: Callable[..., Any], push: Callable[..., Any], *inputs: Tensor
+) -> list[Tensor]:
+    """Return outputs whose derivative is a map between arrays on the host; see `given`."""
+    of_inputs, of_outputs = ([(x.dtype, x.device) for x in xs] for xs in (inputs, outputs))
+    maps = partial(_on_host, pull, of_inputs), partial(_on_host, push, of_outputs)
+    return given(outputs, *maps, *inputs)
+
+
+def _products(
+    solution: Solution | Differentiable, declared: list[int]
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the product with the symmetric Jacobian, and its transpose.
 
     Its vectors are on the variables, and on the additionals of some declarations.
@@ -107,18 +118,43 @@ def _products(solution: Solution | Differentiable, declared: list[int]) -> tuple
     return multiply, refuse if nonlinear else multiply
 
 
-Map: TypeAlias = Callable[..., Any]
-"""A linear map between arrays on the host: it takes arrays, and returns an array or a tuple."""
+def _on_host(
+    apply: Callable[..., Any],
+    like: Sequence[tuple[torch.dtype, torch.device]],
+    *vectors: Tensor,
+) -> list[Tensor]:
+    """Return the images of vectors under a map of arrays, in given dtypes and on given devices."""
+    if any(map(is_batched, vectors)):
+        return over_batch(lambda rows: _on_host(apply, like, *rows), vectors)
+    arrays = apply(*[on_host("backward", x) for x in vectors])
+    if not isinstance(arrays, tuple):
+        arrays = (arrays,)
+    return [tensor_of(x, *kind) for x, kind in zip(arrays, like, strict=True)]
 
 
-def _given(outputs: list[Tensor], pull: Map, push: Map, *inputs: Tensor) -> list[Tensor]:
-    """Return outputs whose derivative in the inputs is `push`, of which `pull` is the transpose.
+Linear: TypeAlias = Callable[..., list[Tensor]]
+"""A linear function of tensors."""
 
-    Such are the marginals: the solution is piecewise affine, and within a face, the Jacobian is
-    constant.
+
+def given(outputs: Sequence[Tensor], pull: Linear, push: Linear, *inputs: Tensor) -> list[Tensor]:
+    """Return outputs with a given derivative in some inputs, to which `pull` maps gradients.
+
+    `push` is its transpose. Such are marginals: the solution is piecewise affine, and within a
+    face, the Jacobian is constant. Autograd does not look into the functions.
     """
     found: tuple[Tensor, ...] = _Given.apply(outputs, pull, push, *inputs)  # type: ignore[no-untyped-call]
     return list(found)
+
+
+def symmetric(multiply: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
+    """Return ``multiply(vector)``, a symmetric linear function that autograd does not look into."""
+
+    def pull(gradient: Tensor) -> list[Tensor]:
+        return [multiply(gradient)]
+
+    with torch.no_grad():
+        product = multiply(vector)
+    return given([product], pull, pull, vector)[0]
 
 
 class _Given(torch.autograd.Function):
@@ -126,27 +162,16 @@ class _Given(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, outputs: list[Tensor], pull: Map, push: Map, *inputs: Tensor
+        ctx: Any, outputs: Sequence[Tensor], pull: Linear, push: Linear, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.maps, ctx.kinds = (pull, push), [(x.dtype, x.device) for x in inputs]
+        ctx.maps = pull, push
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         pull, push = ctx.maps
-        products = _image(pull, ctx.kinds, gradients)
+        with torch.no_grad():
+            products = pull(*gradients)
         if torch.is_grad_enabled():
-            products = _given(products, push, pull, *gradients)
+            products = given(products, push, pull, *gradients)
         return None, None, None, *products
-
-
-def _image(
-    apply: Map, kinds: Sequence[tuple[torch.dtype, torch.device]], vectors: Sequence[Tensor]
-) -> list[Tensor]:
-    """Return the images of vectors under a map, in dtypes and on devices."""
-    if any(map(is_batched, vectors)):
-        return over_batch(partial(_image, apply, kinds), vectors)
-    arrays = apply(*[on_host("backward", x) for x in vectors])
-    if not isinstance(arrays, tuple):
-        arrays = (arrays,)
-    return [tensor_of(x, *kind) for x, kind in zip(arrays, kinds, strict=True)]
