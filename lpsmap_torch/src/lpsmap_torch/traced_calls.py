@@ -44,8 +44,9 @@ class Call:
     arguments: str
     """The structure of the arguments, as `packed` returns it."""
     products: list[int]
-    """0 for the call, since compiled archives lose empty lists; then the products, first to last: n
-    for that of the transposed Jacobian with n vectors, and -n for that of the Jacobian."""
+    """The products, first to last: n for that of the transposed Jacobian with n vectors, and -n for
+    that of the Jacobian. Zeros have no meaning; the first makes a list of none, which compiled
+    archives lose."""
 
     def times(self, n: int) -> Call:
         """Return the call of a product with the Jacobian of this one."""
@@ -100,7 +101,7 @@ def _operator(
     evaluation: Evaluation | None = None if ticket is None else evaluation_of(ticket)
     if evaluation is None:  # also of a copy of a ticket
         evaluation = evaluated(callee_named(name), arguments, inputs[:n])
-    outputs = evaluation.multiplied(products[1:], inputs[n:])
+    outputs = evaluation.multiplied(tuple(filter(None, products)), inputs[n:])
     return [*outputs, ticket_for(evaluation)]
 
 
