@@ -25,7 +25,7 @@ def called(
     """Return the arguments of the operator for a call, or for a product with its Jacobian."""
     tensors = [scores]
     text = packed("", arguments, tensors)
-    return name, ndim, text, products or [], ticket, [*tensors, *(vectors or [])]
+    return name, ndim, text, [0, *(products or [])], ticket, [*tensors, *(vectors or [])]
 
 
 def check_operator(

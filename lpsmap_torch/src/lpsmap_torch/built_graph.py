@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -108,7 +107,6 @@ class BuiltGraph:
         self._has_padding = bool(self.padding.any())
         self._is_whole = block.span == slice(0, graph.n_variables)
         self._on_devices: dict[Any, Tensor] = {}
-        self.zeros, self.lock = np.broadcast_to(0.0, block.shape), threading.Lock()
 
     # ---------------------------------------------------------------- scores
 

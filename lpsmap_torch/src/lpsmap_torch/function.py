@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
-from lpsmap_torch.tensors import is_batched, numbers, on_host, over_batch, tensor_of
+from lpsmap_torch.tensors import is_batched, on_host, over_batch, tensor_of
 
 
-class Differentiable(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Differentiable:
     """Values of variables and additionals with the derivative of a surrogate."""
 
     values: NDArray[np.float64]
@@ -31,35 +32,33 @@ class Differentiable(NamedTuple):
     """Whether `vjp` is linear and symmetric, so that it has a derivative."""
 
 
-Solve: TypeAlias = Callable[..., Any]
-"""Returns a solution for arrays of scores: of blocks of variables, then of additionals."""
-
-
 def attach(
     solution: Solution | Differentiable | Any,
     scores: list[Tensor],
     additionals: list[Tensor | None],
-    solve: Solve | None = None,
+    copy: bool = False,
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Return the marginals of a solution as tensors with gradients with respect to its scores.
 
     These are the flat marginals of all variables, and for every declaration the (n_factors,
     n_additionals) marginals of its additionals, or None without them. All have the common dtype of
     the scores, those of the blocks of variables and of declarations, and are on the device of the
-    first block. `solve` solves again where the backward pass gets copies of the tensors that
-    autograd saved. The solution then lives as long as those; otherwise as long as the marginals.
+    first block. With `copy` they share no memory with the solution, and may change in place. The
+    solution lives as long as they do.
     """
     declared = [i for i, x in enumerate(additionals) if x is not None]
-    inputs = [*scores, *(x for x in additionals if x is not None)]
+    rows = [x for x in additionals if x is not None]
     dtype, device = scores[0].dtype, scores[0].device
-    for tensor in inputs:
+    for tensor in (*scores, *rows):
         if tensor.dtype is not dtype and tensor.numel():
             dtype = torch.promote_types(dtype, tensor.dtype)
     arrays = [solution.values, *(solution.additionals[i] for i in declared)]
-    # a layer's values may change in place
-    outputs = [tensor_of(x, dtype, device, copy=solve is not None) for x in arrays]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        outputs = _Attach.apply(solution, solve, declared, outputs, len(scores), *inputs)  # type: ignore[no-untyped-call]
+    outputs = [tensor_of(x, dtype, device, copy) for x in arrays]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*scores, *rows)):
+        blocks = [block.reshape(-1).to(device) for block in scores]
+        flat = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+        shaped = [x.reshape(y.shape) for x, y in zip(rows, arrays[1:], strict=True)]
+        outputs = _mapped(outputs, *_products(solution, declared), flat, *shaped)
     marginals: list[Tensor | None] = [None] * len(additionals)
     for i, tensor in zip(declared, outputs[1:], strict=True):
         marginals[i] = tensor
@@ -77,52 +76,18 @@ def attach_probabilities(distributions: Distributions, values: Tensor) -> Distri
 
     probabilities = convert(distributions.probabilities)
     if values.requires_grad and torch.is_grad_enabled():
-        probabilities = _AttachProbabilities.apply(distributions, probabilities, values)  # type: ignore[no-untyped-call]
+        maps = distributions.pull_back, distributions.push_forward
+        (probabilities,) = _mapped([probabilities], *maps, values)
     return distributions.with_arrays(probabilities, convert)
 
 
-class _Attach(torch.autograd.Function):
-    """The identity on given outputs, with the Jacobian of the solution as its derivative."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        solution: Solution | Differentiable,
-        solve: Solve | None,
-        declared: list[int],
-        outputs: list[Tensor],
-        n_blocks: int,
-        *inputs: Tensor,
-    ) -> tuple[Tensor, ...]:
-        ctx.solve, ctx.declared, ctx.n_blocks = solve, declared, n_blocks
-        if solve is None:
-            ctx.solution = solution
-        else:  # copies of the scores, which may change in place
-            ctx.save_for_backward(ticket_for(solution), *[x.clone() for x in inputs])
-        ctx.like = [(x.shape, x.dtype, x.device) for x in inputs]
-        return tuple(outputs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.solve is None:
-            solution = ctx.solution
-        else:
-            ticket, *inputs = ctx.saved_tensors
-            solution = solution_of(ticket) or ctx.solve(*[numbers(x) for x in inputs])
-        maps, like = _products(solution, ctx.declared), [(x.dtype, x.device) for x in gradients]
-        products = mapped(*maps, like, *gradients)
-        flat, n_blocks = list(products), ctx.n_blocks
-        if n_blocks > 1:
-            sizes = [shape.numel() for shape, _, _ in ctx.like[:n_blocks]]
-            flat[:1] = torch.split(products[0], sizes)
-        wanted = ctx.needs_input_grad[5:]
-        return (
-            *(None,) * 5,
-            *(
-                g.reshape(shape).to(device, dtype) if wants else None
-                for g, wants, (shape, dtype, device) in zip(flat, wanted, ctx.like, strict=True)
-            ),
-        )
+def _mapped(
+    outputs: list[Tensor], pull: Callable[..., Any], push: Callable[..., Any], *inputs: Tensor
+) -> list[Tensor]:
+    """Return outputs whose derivative is a map between arrays on the host; see `given`."""
+    of_inputs, of_outputs = ([(x.dtype, x.device) for x in xs] for xs in (inputs, outputs))
+    maps = partial(_on_host, pull, of_inputs), partial(_on_host, push, of_outputs)
+    return given(outputs, *maps, *inputs)
 
 
 def _products(
@@ -153,100 +118,60 @@ def _products(
     return multiply, refuse if nonlinear else multiply
 
 
-class _AttachProbabilities(torch.autograd.Function):
-    """The identity on given probabilities, with their derivative with respect to the marginals."""
-
-    @staticmethod
-    def forward(ctx: Any, distributions: Distributions, numbers: Tensor, values: Tensor) -> Tensor:
-        ctx.distributions = distributions
-        return numbers
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        maps = ctx.distributions.pull_back, ctx.distributions.push_forward
-        like = [(gradient.dtype, gradient.device)]
-        return None, None, *mapped(*maps, like, gradient)
-
-
-Like: TypeAlias = Sequence[tuple[torch.dtype, torch.device]]
-"""The dtypes and devices of tensors."""
-
-
-def mapped(
-    apply: Callable[..., Any], transpose: Callable[..., Any], like: Like, *vectors: Tensor
-) -> tuple[Tensor, ...]:
-    """Return the images of vectors under a linear map between arrays on the host.
-
-    The derivative is the transpose. Such are the products with a solution's Jacobian: the solution
-    is piecewise affine, and within a face, the Jacobian is constant. Both maps take arrays and
-    return an array or a tuple; `like` has the dtypes and devices of the images.
-    """
-    if torch.is_grad_enabled():
-        images: tuple[Tensor, ...] = _LinearMap.apply(apply, transpose, like, *vectors)  # type: ignore[no-untyped-call]
-        return images
-    return tuple(image(apply, like, vectors))
-
-
-def image(apply: Callable[..., Any], like: Like, vectors: Sequence[Tensor]) -> list[Tensor]:
-    """Return the images of vectors under a map between arrays on the host; see `mapped`."""
+def _on_host(
+    apply: Callable[..., Any],
+    like: Sequence[tuple[torch.dtype, torch.device]],
+    *vectors: Tensor,
+) -> list[Tensor]:
+    """Return the images of vectors under a map of arrays, in given dtypes and on given devices."""
     if any(map(is_batched, vectors)):
-        return over_batch(partial(image, apply, like), vectors)
+        return over_batch(lambda rows: _on_host(apply, like, *rows), vectors)
     arrays = apply(*[on_host("backward", x) for x in vectors])
     if not isinstance(arrays, tuple):
         arrays = (arrays,)
     return [tensor_of(x, *kind) for x, kind in zip(arrays, like, strict=True)]
 
 
-class _LinearMap(torch.autograd.Function):
-    """A linear map between arrays on the host; its derivative is its transpose."""
+Linear: TypeAlias = Callable[..., list[Tensor]]
+"""A linear function of tensors."""
+
+
+def given(outputs: Sequence[Tensor], pull: Linear, push: Linear, *inputs: Tensor) -> list[Tensor]:
+    """Return outputs with a given derivative in some inputs, to which `pull` maps gradients.
+
+    `push` is its transpose. Such are marginals: the solution is piecewise affine, and within a
+    face, the Jacobian is constant. Autograd does not look into the functions.
+    """
+    found: tuple[Tensor, ...] = _Given.apply(outputs, pull, push, *inputs)  # type: ignore[no-untyped-call]
+    return list(found)
+
+
+def symmetric(multiply: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
+    """Return ``multiply(vector)``, a symmetric linear function that autograd does not look into."""
+
+    def pull(gradient: Tensor) -> list[Tensor]:
+        return [multiply(gradient)]
+
+    with torch.no_grad():
+        product = multiply(vector)
+    return given([product], pull, pull, vector)[0]
+
+
+class _Given(torch.autograd.Function):
+    """Given outputs with a given derivative, whose derivatives are given, too."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        apply: Callable[..., Any],
-        transpose: Callable[..., Any],
-        like: Like,
-        *vectors: Tensor,
+        ctx: Any, outputs: Sequence[Tensor], pull: Linear, push: Linear, *inputs: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.maps = transpose, apply, [(x.dtype, x.device) for x in vectors]
-        return tuple(image(apply, like, vectors))
+        ctx.maps = pull, push
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *mapped(*ctx.maps, *gradients)
-
-
-# -------------------------------------------------------------------- tickets
-
-# Autograd saves tensors, but a derivative needs a solution. A ticket is a tensor of one number
-# whose memory owns a solution: the solution lives as long as the tensor or a view of it. The
-# number is always zero, so that operators are functions of their inputs; tickets are identified by
-# address.
-
-
-class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
-    """The memory of a ticket."""
-
-    solution: Any
-
-
-_OWNERS: dict[int, weakref.ref[_Owner]] = {}
-"""The live owners, by address."""
-
-
-def ticket_for(solution: object) -> Tensor:
-    """Return a tensor that owns a solution."""
-    owner = np.zeros(1, dtype=np.int64).view(_Owner)
-    owner.solution = solution
-    ticket = torch.from_numpy(owner)
-    address = ticket.data_ptr()
-    # not Python code, in which the error of a signal handler would be lost
-    forget: Any = partial(_OWNERS.pop, address)
-    _OWNERS[address] = weakref.ref(owner, forget)
-    return ticket
-
-
-def solution_of(ticket: Tensor) -> Any:
-    """Return the solution that a tensor owns; None if it is a copy of a ticket."""
-    owner = _OWNERS.get(ticket.untyped_storage().data_ptr())
-    return None if owner is None else getattr(owner(), "solution", None)
+        pull, push = ctx.maps
+        with torch.no_grad():
+            products = pull(*gradients)
+        if torch.is_grad_enabled():
+            products = given(products, push, pull, *gradients)
+        return None, None, None, *products

@@ -14,6 +14,7 @@ from torch import Tensor
 from lpsmap_core import Distributions, Factor, Scores, Variables
 from lpsmap_core.api import FloatArray, cached_property, flipped_slots
 from lpsmap_dynamic import Found, Gibbs, GraphGibbs
+from lpsmap_torch.function import given
 from lpsmap_torch.tensors import numbers, on_host
 
 
@@ -173,36 +174,33 @@ class _GibbsBeliefs(torch.autograd.Function):
             own_u, own_v = map(tensor, gibbs._scores)  # those of the entropy: others may change
             d_u = d_u - of_entropy[owner] * finite_or_zero(own_u)
             d_v = d_v - of_entropy[owner_v] * finite_or_zero(own_v)
-        moved = _HessianProduct.apply(gibbs, eta_u, eta_v, d_u, d_v)  # type: ignore[no-untyped-call]
+        moved = _hessian_product(gibbs, d_u, d_v)
+        if torch.is_grad_enabled():
+            moved = given(moved, _refuse, _refuse, eta_u, eta_v, d_u, d_v)
         if out is not None:
-            moved = out[0] + moved[0], out[1] + moved[1]
+            moved = [out[0] + moved[0], out[1] + moved[1]]
         return None, *moved, of_z
 
 
-class _HessianProduct(torch.autograd.Function):
-    """The product of a vector with the Hessian of log-partition functions."""
+def _hessian_product(gibbs: Any, *vectors: Tensor) -> list[Tensor]:
+    """Return the product of a vector with the Hessian of log-partition functions."""
+    arrays = [on_host("backward", d) for d in vectors]
+    owners = gibbs._owner, gibbs._owner_v
+    lost = np.array(gibbs._wrong)  # NaN propagates through all products
+    for owner, d in zip(owners, arrays, strict=True):
+        lost[owner[~np.isfinite(d)]] = True
+    of_entries = [lost[owner] for owner in owners]
+    finite = [np.where(x, 0.0, d) for x, d in zip(of_entries, arrays, strict=True)]
+    product = gibbs._hessian_product(Scores(*finite))
+    pairs = zip(of_entries, product, strict=True)
+    return [torch.from_numpy(np.where(x, np.nan, d)) for x, d in pairs]
 
-    @staticmethod
-    def forward(
-        ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, d_u: Tensor, d_v: Tensor
-    ) -> tuple[Tensor, ...]:
-        owners = gibbs._owner, gibbs._owner_v
-        lost = np.array(gibbs._wrong)  # NaN propagates through all products
-        vectors = [on_host("backward", d) for d in (d_u, d_v)]
-        for owner, d in zip(owners, vectors, strict=True):
-            lost[owner[~np.isfinite(d)]] = True
-        of_entries = [lost[owner] for owner in owners]
-        finite = [np.where(x, 0.0, d) for x, d in zip(of_entries, vectors, strict=True)]
-        product = gibbs._hessian_product(Scores(*finite))
-        pairs = zip(of_entries, product, strict=True)
-        return tuple(torch.from_numpy(np.where(x, np.nan, d)) for x, d in pairs)
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        raise RuntimeError(
-            "gibbs: second derivatives of marginals and entropies are not available; use first "
-            "derivatives, or second derivatives of log_partition."
-        )
+def _refuse(*_: Tensor) -> list[Tensor]:
+    raise RuntimeError(
+        "gibbs: second derivatives of marginals and entropies are not available; use first "
+        "derivatives, or second derivatives of log_partition."
+    )
 
 
 def finite_or_zero(scores: Tensor) -> Tensor:

@@ -106,13 +106,14 @@ class TorchFactorGraph(FactorGraph):
 
     def _inputs(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the scores of variables and additionals as functions of the temperature, too."""
-        scores, additionals = self._scores, self._additionals
         if not isinstance(self._temperature, Tensor) or not self._temperature.requires_grad:
-            return scores, additionals
+            return self._scores, self._additionals
         change = self._temperature / self._temperature.detach()  # 1, with a derivative
-        return [divided(x, change).to(x.dtype) for x in scores], [
-            None if x is None else divided(x, change).to(x.dtype) for x in additionals
-        ]
+
+        def moved(scores: Tensor | None) -> Any:
+            return None if scores is None else divided(scores, change).to(scores.dtype)
+
+        return list(map(moved, self._scores)), list(map(moved, self._additionals))
 
     def _run(
         self,

@@ -12,6 +12,7 @@ import ast
 import contextlib
 import functools
 import itertools
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -22,7 +23,6 @@ from torch import Tensor
 
 from lpsmap_core.api import kind_of
 from lpsmap_torch.by_name import Callee, callee_named
-from lpsmap_torch.function import solution_of, ticket_for
 from lpsmap_torch.tensors import over_batch
 
 
@@ -43,20 +43,19 @@ class Call:
     """The number of the scores' first axes that the output has."""
     arguments: str
     """The structure of the arguments, as `packed` returns it."""
-    products: tuple[int, ...] = ()
+    products: list[int]
     """The products, first to last: n for that of the transposed Jacobian with n vectors, and -n for
-    that of the Jacobian with n vectors."""
+    that of the Jacobian. Zeros have no meaning; the first makes a list of none, which compiled
+    archives lose."""
 
     def times(self, n: int) -> Call:
         """Return the call of a product with the Jacobian of this one."""
-        return replace(self, products=(*self.products, n))
+        return replace(self, products=[*self.products, n])
 
     def of(self, ticket: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
         """Call the operator."""
-        products = list(self.products) or [NO_PRODUCT]
-        outputs: list[Tensor] = _operator(
-            self.name, self.ndim, self.arguments, products, ticket, inputs
-        )
+        own = self.name, self.ndim, self.arguments, self.products
+        outputs: list[Tensor] = _operator(*own, ticket, inputs)
         return outputs
 
 
@@ -70,7 +69,7 @@ def traced_call(name: str, ndim: int, scores: Tensor, arguments: dict[str, Any])
         _check_not_onnx()
     tensors = [scores]
     text = packed("", arguments, tensors)
-    output: Tensor = _call(Call(name, ndim, text), None, tensors)[0]
+    output: Tensor = _call(Call(name, ndim, text, [0]), None, tensors)[0]
     return output
 
 
@@ -86,9 +85,6 @@ def _check_not_onnx() -> None:
 
 # -------------------------------------------------------------------- the operator
 
-NO_PRODUCT = 0
-"""The only entry of `products` in a call that is no product: compiled archives lose empty lists."""
-
 SCHEMA = "str name, int ndim, str arguments, int[] products, Tensor? ticket, Tensor[] inputs"
 
 
@@ -102,7 +98,7 @@ def _operator(
     inputs: list[Tensor],
 ) -> list[Tensor]:
     n = len(inputs) - sum(map(abs, products))
-    evaluation: Evaluation | None = None if ticket is None else solution_of(ticket)
+    evaluation: Evaluation | None = None if ticket is None else evaluation_of(ticket)
     if evaluation is None:  # also of a copy of a ticket
         evaluation = evaluated(callee_named(name), arguments, inputs[:n])
     outputs = evaluation.multiplied(tuple(filter(None, products)), inputs[n:])
@@ -124,9 +120,9 @@ def _(
 
 
 def _empty_outputs(ndim: int, products: list[int], inputs: list[Tensor]) -> list[Tensor]:
-    if products in ([], [NO_PRODUCT]):
-        return [inputs[0].new_empty(inputs[0].shape[:ndim])]
     *before, n = products
+    if n == 0:
+        return [inputs[0].new_empty(inputs[0].shape[:ndim])]
     if n < 0:
         return _empty_outputs(ndim, before, inputs[:n])
     return [x.new_empty(x.shape) for x in inputs[:-n] if x.is_floating_point()]
@@ -194,16 +190,12 @@ def _gradients(ctx: Any, gradients: Any) -> list[Tensor | None]:
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    name, ndim, arguments, products, _, tensors = inputs
-    ctx.products_are_empty = not products
-    own = Call(name, ndim, arguments, tuple(filter(None, products)))
-    _save(ctx, own, list(tensors), output)
+    *call, _, tensors = inputs
+    _save(ctx, Call(*call), list(tensors), output)
 
 
 def _backward(ctx: Any, gradients: list[Tensor]) -> tuple[Any, ...]:
-    # torch counts an empty list as one of tensors
-    of_products: Any = [] if ctx.products_are_empty else None
-    return None, None, None, of_products, None, _gradients(ctx, gradients)
+    return *(None,) * 5, _gradients(ctx, gradients)
 
 
 _operator.register_autograd(_backward, setup_context=_setup)
@@ -212,28 +204,24 @@ _operator.register_autograd(_backward, setup_context=_setup)
 # -------------------------------------------------------------------- vmap
 
 
-def _batched(info: Any, in_dims: Any, *call: Any) -> Any:
+def _batched(info: Any, in_dims: Any, *arguments: Any) -> Any:
     """Call the operator for every entry of the mapped axis.
 
     If the inputs have that axis, and it can be a further batch axis, a single call does.
     """
-    name, ndim, arguments, products, ticket, inputs = call
+    *own, ticket, inputs = arguments
     *_, ticket_axis, axes = in_dims
-    n_vectors = sum(map(abs, products))
-    of_inputs = axes[: len(axes) - n_vectors]
-    if callee_named(name)._maps_batches and any(d is not None for d in of_inputs):
+    call = Call(*own)
+    of_inputs = axes[: len(axes) - sum(map(abs, call.products))]
+    if callee_named(call.name)._maps_batches and any(d is not None for d in of_inputs):
         whole = [
             x.expand(info.batch_size, *x.shape) if d is None else x.movedim(d, 0)
             for x, d in zip(inputs, axes, strict=True)
         ]
-        outputs = _operator(name, ndim + 1, arguments, products, ticket, whole)
+        outputs = replace(call, ndim=call.ndim + 1).of(ticket, whole)
         return outputs, [*(0 for _ in outputs[1:]), None]  # one ticket for the whole batch
     each = [
-        _operator(
-            name,
-            ndim,
-            arguments,
-            products,
+        call.of(
             ticket if ticket is None or ticket_axis is None else ticket.select(ticket_axis, k),
             [x if d is None else x.select(d, k) for x, d in zip(inputs, axes, strict=True)],
         )
@@ -397,3 +385,39 @@ def _check_closure(name: str, value: Tensor, leaves: list[Tensor]) -> None:
                 "torch.func. Pass it as a keyword argument, or as a parameter of a layer."
             )
         nodes.extend(before for before, _ in node.next_functions)
+
+
+# -------------------------------------------------------------------- tickets
+
+# The operator returns tensors, but its derivatives need the evaluation. A ticket is a tensor of one
+# number whose memory owns an evaluation, which lives as long as the tensor or a view of it. The
+# number is always zero, so that operators are functions of their inputs; tickets are identified by
+# address.
+
+
+class _Owner(np.ndarray[Any, np.dtype[np.int64]]):
+    """The memory of a ticket."""
+
+    evaluation: Any
+
+
+_OWNERS: dict[int, weakref.ref[_Owner]] = {}
+"""The live owners, by address."""
+
+
+def ticket_for(evaluation: object) -> Tensor:
+    """Return a tensor that owns an evaluation."""
+    owner = np.zeros(1, dtype=np.int64).view(_Owner)
+    owner.evaluation = evaluation
+    ticket = torch.from_numpy(owner)
+    address = ticket.data_ptr()
+    # not Python code, in which the error of a signal handler would be lost
+    forget: Any = functools.partial(_OWNERS.pop, address)
+    _OWNERS[address] = weakref.ref(owner, forget)
+    return ticket
+
+
+def evaluation_of(ticket: Tensor) -> Any:
+    """Return the evaluation that a tensor owns; None if it is a copy of a ticket."""
+    owner = _OWNERS.get(ticket.untyped_storage().data_ptr())
+    return None if owner is None else getattr(owner(), "evaluation", None)

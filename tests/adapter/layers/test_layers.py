@@ -279,7 +279,7 @@ def test_the_start_of_a_matching_changes_nothing(scale: float) -> None:
     cut = layer(scores, lengths=lengths)
     exact = CASES["MatchingAttention"].make()(scores, lengths=lengths)
     torch.testing.assert_close(cut, exact, rtol=0, atol=1e-6)
-    solution = layer(scores, return_solution=True).estimated.estimate.result
+    solution = layer(scores, return_solution=True).estimate.result
     assert solution.ok
     assert scale > 1.0 or solution.iterations.max() <= 2
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from layer_cases import CASES, Case, every_layer, normal, trained
-from lpsmap_torch.function import _OWNERS, ticket_for
-from lpsmap_torch.layers import LPMatchingAttention, Rationale, SequenceAttention, TopK
-from lpsmap_torch.traced_calls import Evaluation, traced_call
+from lpsmap_torch.function import attach
+from lpsmap_torch.layers import LPMatchingAttention, Rationale, SequenceAttention, TopK, layouts
+from lpsmap_torch.traced_calls import Evaluation, ticket_for, traced_call
 from operator_calls import check_operator
 
 pytestmark = [
@@ -190,7 +190,7 @@ def test_lengths_under_vmap() -> None:
     torch.testing.assert_close(shared, expected, rtol=0, atol=2e-6)
 
 
-def test_a_copied_ticket_is_solved_again() -> None:
+def test_saved_tensors_may_be_copied() -> None:
     """As where saved tensors are packed elsewhere, or kept on disk."""
     layer, scores = trained(CASES["SequenceAttention"]), normal(2, 3, 4)
     (expected,) = torch.autograd.grad(layer(scores).square().sum(), scores)
@@ -202,7 +202,7 @@ def test_a_copied_ticket_is_solved_again() -> None:
 
 
 def test_backward_passes_need_no_layer() -> None:
-    """With a specification or without one; nor where a solve is repeated."""
+    """With a specification or without one; nor where saved tensors are copied."""
 
     class Own(TopK):
         pass
@@ -217,7 +217,7 @@ def test_backward_passes_need_no_layer() -> None:
         torch.testing.assert_close(torch.autograd.grad(value, scores)[0], expected)
 
 
-def test_solutions_die_without_python_code_in_which_ctrl_c_would_be_lost() -> None:
+def test_evaluations_die_without_python_code_in_which_ctrl_c_would_be_lost() -> None:
     ticket, events = ticket_for(object()), []
     sys.setprofile(lambda frame, event, argument: events.append(event))
     del ticket
@@ -226,8 +226,18 @@ def test_solutions_die_without_python_code_in_which_ctrl_c_would_be_lost() -> No
 
 
 @every_layer
-def test_solutions_live_as_long_as_their_graph(case: Case) -> None:
+def test_solutions_live_as_long_as_their_graph(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept without gradients, or after them; nothing waits for the collector."""
+    solutions: list[weakref.ref[Any]] = []
+
+    def attached(solution: Any, *arguments: Any, **options: Any) -> Any:
+        solutions.append(weakref.ref(solution))
+        return attach(solution, *arguments, **options)
+
+    def n_living() -> int:
+        return sum(solution() is not None for solution in solutions)
+
+    monkeypatch.setattr(layouts, "attach", attached)
     layer, scores = trained(case), normal(2, *case.shape)
     once = torch.autograd.grad(layer(scores).square().sum(), scores, create_graph=True)[0]
     torch.autograd.grad(once.square().sum(), scores)  # loads kernels, which leaves cycles behind
@@ -235,17 +245,17 @@ def test_solutions_live_as_long_as_their_graph(case: Case) -> None:
     gc.collect()
     gc.disable()
     try:
-        before = len(_OWNERS)
         value = layer(scores)
-        assert len(_OWNERS) == before + 1
+        assert n_living() == 1
         inputs = scores, *layer.parameters()
         first = torch.autograd.grad(value.square().sum(), inputs, create_graph=True)
         second = torch.autograd.grad(sum(x.square().sum() for x in first), inputs)
         del value, first, second
-        assert len(_OWNERS) == before
+        assert n_living() == 0
         with torch.no_grad():
             kept = layer(scores)
-        assert len(_OWNERS) == before
+        assert len(solutions) > 1
+        assert n_living() == 0
         assert not kept.requires_grad
         values = weakref.ref(layer(scores.detach()))
         assert values() is None

@@ -17,7 +17,6 @@ from layer_cases import normal
 from loss_cases import ALL, FIELDS, PROBLEMS, SMOOTH, losses
 from lpsmap import DepTree, Sequence, TopK, TorchFactorGraph, Xor
 from lpsmap_torch import traced_calls
-from lpsmap_torch.function import _OWNERS
 from lpsmap_torch.layers import LatentTree, Rationale
 from lpsmap_torch.losses import (
     CRFLoss,
@@ -27,6 +26,7 @@ from lpsmap_torch.losses import (
     SparseMAPLoss,
     StructuredHingeLoss,
 )
+from lpsmap_torch.traced_calls import _OWNERS
 from operator_calls import called, check_operator
 
 double = torch.float64

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lpsmap_core.api import BoolArray, FloatArray, warn_unsolved
 from lpsmap_dynamic import Items
-from lpsmap_torch.estimators.estimator import Estimate, Estimator, SparseMarginals
+from lpsmap_torch.estimators.estimator import Estimate, Estimator
 from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import TorchFactorGraph
 
@@ -34,8 +34,6 @@ class GibbsMarginals(Estimator):
         ValueError
             If the sums over factors that form a cycle take too much memory.
         """
-        if not graph.factors:  # a batch of padding
-            return SparseMarginals().estimate(graph, {})
         gibbs = graph.gibbs()
         return GibbsEstimate(*marginals_of(gibbs, graph), gibbs)
 

@@ -80,7 +80,7 @@ class MAP(Estimator):
         vertex = np.where(best.layout.component >= 0, np.round(best.values), best.values)
         result = Differentiable(vertex, best.additionals, best.factors)
         if has_gradients(graph):
-            result = result._replace(**self._surrogate(result, graph, options))
+            result = replace(result, **self._surrogate(result, graph, options))
         values, additionals = attach(result, graph._scores, graph._additionals)
         return SolvedEstimate(values, additionals, best)
 

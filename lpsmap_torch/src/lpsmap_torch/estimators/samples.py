@@ -13,7 +13,6 @@ from lpsmap_torch.estimators.estimator import (
     Estimate,
     Estimator,
     SolvedEstimate,
-    SparseMarginals,
     has_gradients,
 )
 from lpsmap_torch.estimators.gibbs_marginals import GibbsEstimate, marginals_of
@@ -60,8 +59,6 @@ class Sample(Estimator):
         ValueError
             If the sums over factors that form a cycle take too much memory.
         """
-        if not graph.factors:  # a batch of padding
-            return SparseMarginals().estimate(graph, {})
         gibbs = graph.gibbs()
         drawn = gibbs.sample(1, _seed(self.generator))
         values = drawn.values[0].double()
@@ -139,8 +136,6 @@ def samples_of(
     """
     device = graph._scores[0].device
     log_p = torch.zeros(n, items.n_items, dtype=torch.float64, device=device)
-    if not graph.factors:  # a batch of padding
-        return torch.zeros(n, graph.n_variables, dtype=torch.float64, device=device), log_p
     drawn = graph.gibbs().sample(n, _seed(generator))
     item = torch.from_numpy(items.of_component).to(device)
     of_items = drawn.log_probabilities[:, item >= 0].to(log_p)

@@ -26,7 +26,13 @@ from lpsmap_torch.layers.checks import (
     checked_mask,
     checked_parameters,
 )
-from lpsmap_torch.layers.layer_solution import Estimated, Problem, Samples, checked_estimator
+from lpsmap_torch.layers.layer_solution import (
+    Problem,
+    Samples,
+    checked_estimator,
+    solution_of,
+    structures_of,
+)
 from lpsmap_torch.layers.layouts import Layouts, marginals_on_device, marginals_on_host
 from lpsmap_torch.temperature import Temperature, TemperatureMixin, divided, is_one, of_batch
 from lpsmap_torch.tensor.device_solution import ENGINES, engine_on
@@ -170,7 +176,7 @@ class Layer(TemperatureMixin):
         """
         problem = self._problem(scores, self._inputs(*others, **arguments))
         estimate = SparseMarginals().estimate(problem.built.graph, self._options)
-        return Estimated(problem, estimate).structures(scores.dtype)
+        return structures_of(problem, estimate, scores.dtype)
 
     def sample(
         self,
@@ -416,10 +422,10 @@ class Layer(TemperatureMixin):
         if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
             options["engine"] = AUTO  # engines on tensors have no best structures
         problem = self._problem(scores, inputs)
-        estimated = Estimated(problem, self.estimator.estimate(problem.built.graph, options))
-        marginals = problem.built.shown(estimated.estimate).to(scores.dtype)
+        estimate = self.estimator.estimate(problem.built.graph, options)
+        marginals = problem.built.shown(estimate).to(scores.dtype)
         marginals = self._finish(marginals, inputs)
-        return estimated.solution(marginals) if return_solution else marginals
+        return solution_of(problem, estimate, marginals) if return_solution else marginals
 
     def _problem(self, scores: Tensor, inputs: dict[str, Any]) -> Problem:
         """Return the graph with scores divided by the temperature."""

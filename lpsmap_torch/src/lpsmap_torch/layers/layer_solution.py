@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Distributions, Solution, Status
-from lpsmap_core.api import cached_property, kind_of
-from lpsmap_dynamic import Items
+from lpsmap_core.api import kind_of
 from lpsmap_torch.built_graph import BuiltGraph
 from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import BY_NAME, Estimator
@@ -57,84 +56,6 @@ class Samples(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Estimated:
-    """The estimate for a problem."""
-
-    problem: Problem
-    estimate: Estimate
-
-    @property
-    def additionals(self) -> Tensor | list[Tensor] | None:
-        """Values of the additionals; see `LayerSolution`."""
-        built, n = self.problem.built, self.problem.n_parameters
-        additionals = self.estimate.additionals
-        if n is None:
-            pairs = zip(built.graph._additionals, additionals, strict=True)
-            each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
-            return each or None
-        if not n:
-            return None
-        table = self.estimate.values.new_zeros(built.n_items * n + 1)
-        for i, shared in built.shared():
-            rows = additionals[i]
-            assert rows is not None
-            entries = torch.from_numpy(shared.entries(built.n_items, n)).to(table.device)
-            table = table.index_add(0, entries.reshape(-1), rows.reshape(-1).to(table))
-        return table[:-1].reshape(*self.problem.batch, n)
-
-    @property
-    def objective(self) -> Tensor:
-        """The objectives of the instances, with gradients; -inf without a structure."""
-        graph, estimate = self.problem.built.graph, self.estimate
-        values, infeasible = estimate.values, torch.from_numpy(estimate.infeasible)
-        if infeasible.any():
-            values = values.masked_fill(infeasible.to(values.device), 0.0)
-        numbers = estimate.objective(self._items)
-        objective = with_slopes(graph, numbers, values, estimate.additionals, self._items)
-        return objective.reshape(self.problem.batch) * self.problem.temperature
-
-    @property
-    def solved(self) -> Tensor:
-        """Flags of the instances whose values can be relied upon."""
-        flags = torch.from_numpy(self.estimate.solved(self._items))
-        return flags.reshape(self.problem.batch).to(self.estimate.values.device)
-
-    def structures(self, dtype: torch.dtype) -> Distributions:
-        """Return the sparse distribution over the structures of the layer, in a dtype."""
-        estimate, values = self.estimate, self.estimate.values.to(dtype)
-        if not isinstance(estimate, SolvedEstimate):
-            raise TypeError(
-                "structures: the estimator sums over all structures; expected one that solves, "
-                "such as SparseMarginals or MAP. Layer.sample draws structures."
-            )
-        result, shown = estimate.result, self.problem.built.graph.factors[0]
-        without = [(Status.NON_FINITE, Status.INFEASIBLE)] if isinstance(result, Solution) else []
-        structures = result.structures(shown, *without)
-        scale: Any = self.problem.temperature
-        if isinstance(scale, Tensor):
-            scale = numbers(scale)
-            if scale.ndim:
-                of_items = np.broadcast_to(scale, self.problem.batch).reshape(-1)
-                scale = of_items[self._items.of_factors(shown)[structures.vertices.owner]]
-        structures.flat_scores = structures.flat_scores * scale  # those before the division
-        return attach_probabilities(structures, values)
-
-    def solution(self, marginals: Tensor) -> LayerSolution:
-        """Return all results, in the dtype of the marginals that a call returns."""
-        additionals, dtype = self.additionals, marginals.dtype
-        if isinstance(additionals, list):
-            additionals = [x.to(dtype) for x in additionals]
-        elif additionals is not None:
-            additionals = additionals.to(dtype)
-        objective = self.objective.to(torch.promote_types(dtype, torch.float32))
-        return LayerSolution(marginals, additionals, objective, self.solved, self)
-
-    @cached_property
-    def _items(self) -> Items:
-        return self.problem.built.items()
-
-
-@dataclass(frozen=True, eq=False)
 class LayerSolution:
     """The result of a call of a layer with ``return_solution=True``, from a single solve.
 
@@ -162,7 +83,8 @@ class LayerSolution:
     additionals: Tensor | list[Tensor] | None
     objective: Tensor
     solved: Tensor
-    estimated: Estimated = field(repr=False)
+    problem: Problem = field(repr=False)
+    estimate: Estimate = field(repr=False)
 
     def structures(self) -> Distributions:
         """Return the sparse distribution over structures; see `SparseMAP.structures`.
@@ -172,4 +94,66 @@ class LayerSolution:
         TypeError
             If the estimator does not solve.
         """
-        return self.estimated.structures(self.marginals.dtype)
+        return structures_of(self.problem, self.estimate, self.marginals.dtype)
+
+
+def solution_of(problem: Problem, estimate: Estimate, marginals: Tensor) -> LayerSolution:
+    """Return all results of an estimate, in the dtype of the marginals that a call returns."""
+    graph, items, values = problem.built.graph, problem.built.items(), estimate.values
+    infeasible = torch.from_numpy(estimate.infeasible)
+    known = values
+    if infeasible.any():
+        known = values.masked_fill(infeasible.to(values.device), 0.0)
+    numbers = estimate.objective(items)
+    objective = with_slopes(graph, numbers, known, estimate.additionals, items)
+    objective = objective.reshape(problem.batch) * problem.temperature
+    solved = torch.from_numpy(estimate.solved(items)).reshape(problem.batch)
+    return LayerSolution(
+        marginals,
+        _additionals_of(problem, estimate, marginals.dtype),
+        objective.to(torch.promote_types(marginals.dtype, torch.float32)),
+        solved.to(values.device),
+        problem,
+        estimate,
+    )
+
+
+def _additionals_of(
+    problem: Problem, estimate: Estimate, dtype: torch.dtype
+) -> Tensor | list[Tensor] | None:
+    """Return the marginals of the additionals; see `LayerSolution`."""
+    built, n, additionals = problem.built, problem.n_parameters, estimate.additionals
+    if n is None:
+        pairs = zip(built.graph._additionals, additionals, strict=True)
+        each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
+        return [x.to(dtype) for x in each] or None
+    if not n:
+        return None
+    table = estimate.values.new_zeros(built.n_items * n + 1)
+    for i, shared in built.shared():
+        rows = additionals[i]
+        assert rows is not None
+        entries = torch.from_numpy(shared.entries(built.n_items, n)).to(table.device)
+        table = table.index_add(0, entries.reshape(-1), rows.reshape(-1).to(table))
+    return table[:-1].reshape(*problem.batch, n).to(dtype)
+
+
+def structures_of(problem: Problem, estimate: Estimate, dtype: torch.dtype) -> Distributions:
+    """Return the sparse distribution over the structures of a layer, in a dtype."""
+    if not isinstance(estimate, SolvedEstimate):
+        raise TypeError(
+            "structures: the estimator sums over all structures; expected one that solves, such as "
+            "SparseMarginals or MAP. Layer.sample draws structures."
+        )
+    result, shown = estimate.result, problem.built.graph.factors[0]
+    without = [(Status.NON_FINITE, Status.INFEASIBLE)] if isinstance(result, Solution) else []
+    structures = result.structures(shown, *without)
+    scale: Any = problem.temperature
+    if isinstance(scale, Tensor):
+        scale = numbers(scale)
+        if scale.ndim:
+            of_items = np.broadcast_to(scale, problem.batch).reshape(-1)
+            item = problem.built.items().of_factors(shown)
+            scale = of_items[item[structures.vertices.owner]]
+    structures.flat_scores = structures.flat_scores * scale  # those before the division
+    return attach_probabilities(structures, estimate.values.to(dtype))

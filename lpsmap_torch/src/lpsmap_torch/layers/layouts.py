@@ -18,7 +18,6 @@ from lpsmap_core.api import (
     DEFAULTS,
     DirectSolution,
     FloatArray,
-    cached_property,
     checked_options,
     report_unsolved,
     solve_directly,
@@ -26,7 +25,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import infeasible_variables
 from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.function import attach
+from lpsmap_torch.function import Differentiable, attach
 from lpsmap_torch.tensor.device_solution import solve_on_device
 from lpsmap_torch.tensors import numbers
 
@@ -84,16 +83,11 @@ def marginals_on_host(
 ) -> Tensor:
     """Return the marginals by core's engine; the arguments are those of `marginals_on_device`."""
     placed, additionals = built.place_prepared(scores), built.additionals(parameters)
-    has_scores = [x is not None for x in additionals]
-
-    def solve(scores: FloatArray, *rows: FloatArray) -> Solution | ClosedForm:
-        given = iter(rows)
-        return _solution(built, scores, [next(given) if x else None for x in has_scores], options)
-
     if parameters is not None and not built.declared.shared:
         placed = placed + parameters.reshape(-1)[:0].sum()  # so that their gradients are zero
-    solution = solve(*[numbers(x) for x in (placed, *additionals) if x is not None])
-    values, _ = attach(solution, [placed], additionals, solve)
+    rows = [None if x is None else numbers(x) for x in additionals]
+    solution = _solution(built, numbers(placed), rows, options)
+    values, _ = attach(solution, [placed], additionals, copy=True)
     infeasible = None
     if isinstance(solution, Solution) and not solution.ok:
         flags = infeasible_variables(solution)
@@ -106,55 +100,44 @@ def _solution(
     scores: FloatArray,
     additionals: list[FloatArray | None],
     options: dict[str, Any],
-) -> Solution | ClosedForm:
+) -> Solution | Differentiable:
     graph = built.graph
 
     def solve() -> Solution:
-        with built.lock:  # a backward pass may solve again while another thread uses the graph
-            built.set_scores(scores, additionals)
-            try:
-                solution: Solution = graph.solve(**options)
-                return solution
-            finally:
-                graph.rescore(built.block, built.zeros)
+        built.set_scores(scores, additionals)
+        try:
+            solution: Solution = graph.solve(**options)
+            return solution
+        finally:
+            graph.rescore(built.block, np.broadcast_to(0.0, built.block.shape))
 
     # of small batches, the other parts of a solve take most of the time
     if options["engine"] not in (AUTO, CompiledEngine.name):
         return solve()
     flat, layout = scores.reshape(-1), graph._laid_out()
-    solution = solve_directly(layout.part, flat, solve)
-    if not isinstance(solution, DirectSolution):
-        return solution
-    return ClosedForm(built, flat.copy(), solution)
+    found = solve_directly(layout.part, flat, solve)
+    return _closed_form(built, flat.copy(), found) if isinstance(found, DirectSolution) else found
 
 
-class ClosedForm:
-    """What `attach` uses of a solution, where one call of a closed form is the whole solve.
+def _closed_form(built: BuiltGraph, scores: FloatArray, direct: DirectSolution) -> Differentiable:
+    """Return the solution of all variables of a graph, of whose part `direct` is the solution."""
+    layout, factors = built.graph._laid_out(), built.declared.factors
+    part = layout.part
 
-    The scores are those of all variables of the graph, of whose part `direct` is the solution.
-    """
-
-    def __init__(self, built: BuiltGraph, scores: FloatArray, direct: DirectSolution) -> None:
-        self.factors, self.additionals = built.declared.factors, ()
-        self._layout, self._scores, self._direct = built.graph._laid_out(), scores, direct
-        self.values = self._of_graph(direct.marginals)
-
-    def vjp(self, d: FloatArray, _: Any = None) -> tuple[FloatArray, list[FloatArray]]:
-        """Multiply the Jacobian with a vector; see `Solution.vjp`."""
-        product = self._direct.multiply(self._layout.part.of_graph(d.reshape(-1)))
-        return self._solution.vjp(d) if product is None else (self._of_graph(product), [])
-
-    def _of_graph(self, numbers: FloatArray) -> FloatArray:
+    def of_graph(numbers: FloatArray) -> FloatArray:
         """Return numbers of all variables; zeros for those in no factor, which are padding."""
-        part = self._layout.part
         if part.whole:
             return numbers
-        whole = np.zeros(len(self._scores))
+        whole = np.zeros(len(scores))
         whole[part.variables] = numbers
         return whole
 
-    @cached_property
-    def _solution(self) -> Solution:
-        additionals = [np.empty((0, 0))] * len(self.factors)
-        graph = self._layout, self.factors, self._scores, additionals
-        return solve_laid_out(CompiledEngine(), *graph, DEFAULTS)
+    def multiply(d: FloatArray, _: Any = None) -> tuple[FloatArray, list[FloatArray]]:
+        product = direct.multiply(part.of_graph(d.reshape(-1)))
+        if product is not None:
+            return of_graph(product), []
+        graph = layout, factors, scores, [np.empty((0, 0))] * len(factors)
+        product, _ = solve_laid_out(CompiledEngine(), *graph, DEFAULTS).vjp(d)
+        return product, []
+
+    return Differentiable(of_graph(direct.marginals), (), factors, multiply)

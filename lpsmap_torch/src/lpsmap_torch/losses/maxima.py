@@ -283,10 +283,10 @@ def sparsemap_loss(
     """
     checked_reduction("sparsemap_loss", reduction)
     if isinstance(u, LayerSolution):
-        problem = u.estimated.problem
+        problem = u.problem
         variables, axes = problem.built.variables, len(problem.batch)
         temperature, dtype = problem.temperature, u.objective.dtype
-        solution = getattr(u.estimated.estimate, "result", None)  # other estimators solve as well
+        solution = getattr(u.estimate, "result", None)  # other estimators solve as well
         losses, n_rows = _solved_losses(variables, solution, target, target_additionals, root, axes)
         losses = (losses.reshape(problem.batch) * temperature).to(dtype)
         return reduced(losses, reduction, n_rows)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -56,24 +53,3 @@ class Equations:
     def _damped(self, right: Tensor) -> Tensor:
         x: Tensor = self._inverse.mT @ (self._inverse @ right)
         return x
-
-
-def symmetric(solve: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
-    """Return ``solve(right)``, a linear function by steps that are not linear."""
-    if right.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Symmetric.apply(right, solve)  # type: ignore[no-untyped-call]
-        return found
-    return solve(right)
-
-
-class _Symmetric(torch.autograd.Function):
-    """A linear, symmetric function that autograd does not look into."""
-
-    @staticmethod
-    def forward(ctx: Any, right: Tensor, solve: Callable[[Tensor], Tensor]) -> Tensor:
-        ctx.solve = solve
-        return solve(right)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return symmetric(ctx.solve, gradient), None

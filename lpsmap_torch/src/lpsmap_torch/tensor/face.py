@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from lpsmap_core.api import cached_property
+from lpsmap_torch.function import symmetric
 from lpsmap_torch.tensor.batch import Batch
 from lpsmap_torch.tensor.cuda_kernels import multiply
-from lpsmap_torch.tensor.equations import Equations, symmetric
+from lpsmap_torch.tensor.equations import Equations
 from lpsmap_torch.tensor.newton import Pieces
 from lpsmap_torch.tensor.projection_problem import Projections
 from lpsmap_torch.tensors import is_eager

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lpsmap_core import CompiledEngine, Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, Part
-from lpsmap_torch.tensor.equations import symmetric
+from lpsmap_torch.function import symmetric
 from lpsmap_torch.tensors import numbers, tensor_of
 
 

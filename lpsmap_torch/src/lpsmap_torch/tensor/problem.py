@@ -34,26 +34,20 @@ class TensorProblem:
 
     The numbers of a part are those of its variables, then of its additionals. Batches address
     one more, of padding. Each number has a position in the concatenated, flat batches, or after
-    them if it is in none; without positions, all numbers are in one batch, in their order.
+    them if it is in none.
     """
 
-    def __init__(self, batches: Sequence[Batch | OracleBatch], position: Tensor | None) -> None:
+    def __init__(self, batches: Sequence[Batch | OracleBatch], position: Tensor) -> None:
         self.batches, self._position = batches, position
 
     def split(self, numbers: Tensor, padding: float) -> list[Tensor]:
         """Return the part's numbers by batches, with a value for padding."""
-        if self._position is None:
-            (batch,) = self.batches
-            return [numbers.reshape(batch.members.columns.shape)]
         padded = torch.cat([numbers, numbers.new_full((1,), padding)])
         return [padded[batch.members.columns] for batch in self.batches]
 
     def joined(self, numbers: Sequence[Tensor], like: Tensor) -> Tensor:
         """Return the part's numbers from those of batches, and zeros for the others."""
-        flat = [x.reshape(-1) for x in numbers]
-        if self._position is None:
-            return flat[0]
-        return torch.cat([*flat, like.new_zeros(1)])[self._position]
+        return torch.cat([*(x.reshape(-1) for x in numbers), like.new_zeros(1)])[self._position]
 
 
 def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorProblem:
@@ -74,7 +68,7 @@ def _cached(part: Part) -> dict[tuple[torch.device, bool], TensorProblem]:
 
 def _on_host(
     part: Part, device: torch.device, with_oracles: bool
-) -> tuple[tuple[Batch | OracleBatch, ...], Tensor | None]:
+) -> tuple[tuple[Batch | OracleBatch, ...], Tensor]:
     """Return the batches and the positions of a problem for a device."""
     batches: list[Batch | OracleBatch] = [*batches_of(part, part.derived(constrained_components))]
     if with_oracles:
@@ -86,8 +80,7 @@ def _on_host(
         flat = batch.members.columns.numpy().reshape(-1)
         positions[flat] = np.arange(position, position + len(flat))
         position += len(flat)
-    in_order = len(batches) == 1 and position == n and np.array_equal(positions[:n], np.arange(n))
-    return tuple(batches), None if in_order else torch.from_numpy(positions[:n])
+    return tuple(batches), torch.from_numpy(positions[:n])
 
 
 def batch_bytes(device: torch.device) -> int:

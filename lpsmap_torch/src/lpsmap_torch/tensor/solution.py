@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lpsmap_core import Options, SolvedGraph, Status
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, Vertices, cached_property
+from lpsmap_torch.function import given
 from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
@@ -78,18 +79,21 @@ class SolvedOnTensors(SolvedGraph):
     def differentiable(self, scores: Tensor) -> Tensor:
         """Return the marginals of variables and additionals as a function of the scores.
 
-        The result can share memory with this solution, and must not change in place.
-
         On a face they are affine: the solution plus the Jacobian times a change of zero. All
         function transforms support these operations; autograd alone needs none in advance.
         """
-        if is_eager(scores):
-            found: Tensor = _Affine.apply(scores, self)  # type: ignore[no-untyped-call]
-            return found
         solution = self.numbers()
+        if is_eager(scores):
+            return given([solution], self._pull, self._pull, scores)[0]
         finite = torch.where(scores.detach() == -torch.inf, 0.0, scores)
         change = (finite - finite.detach()) * (1.0 + 0.0 * solution)  # keeps NaN
         return solution + self.multiplied(change)
+
+    def _pull(self, gradient: Tensor) -> list[Tensor]:
+        product = self.multiplied(gradient)
+        if not self.is_known_solved:  # numbers that are NaN have gradients that are
+            product = product + 0.0 * self.numbers()
+        return [product]
 
     @cached_property
     def is_known_solved(self) -> bool:
@@ -203,23 +207,6 @@ class SolvedOnTensors(SolvedGraph):
             own = self.share.components
             result[own] = of_share(self.share.solved)[own]
         return result
-
-
-class _Affine(torch.autograd.Function):
-    """The marginals as a function of the scores, whose derivative is computed when it is needed."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, solved: SolvedOnTensors) -> Tensor:
-        ctx.solved = solved
-        return solved.numbers()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        solved: SolvedOnTensors = ctx.solved
-        product = solved.multiplied(gradient)
-        if not solved.is_known_solved:  # numbers that are NaN have gradients that are
-            product = product + 0.0 * solved.numbers()
-        return product, None
 
 
 def solve_on_tensors(
