@@ -54,7 +54,8 @@ class LocalSolver:
 
     Notes
     -----
-    Several threads call a solver at once, each for its own rows, unless it is `vectorised`.
+    Several threads call a solver at once, each for its own rows, unless it is `vectorised`. A
+    method without a default raises an error that names it.
     """
 
     vectorised: bool = True
