@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core import FactorGraph
-from lpsmap_core.model.linear_constraints import bounded_sums
+from lpsmap_core.model.linear_constraints import LinearConstraints, bounded_sums
 from lpsmap_dynamic import one_of_each_group
 from lpsmap_factors_logic import AtMostOne
 from planted_faults.registry import caught_by
@@ -50,6 +50,24 @@ class FractionsOfMore(AtMostOne):
 class NothingFits(AtMostOne):
     def linear_constraints(self):
         return bounded_sums(self, 9.0, 9.0)
+
+
+@caught_by("check_linear_constraints")
+class ConstraintsInAList(AtMostOne):
+    def linear_constraints(self):
+        return [bounded_sums(self, 0.0, 1.0)]
+
+
+@caught_by("check_linear_constraints")
+class ColumnsWithoutASlot(AtMostOne):
+    def linear_constraints(self):
+        return LinearConstraints([0], [int(self.offsets[-1])], 1.0, 0.0, 1.0)
+
+
+@caught_by("check_linear_constraints")
+class EntriesWithoutAColumn(AtMostOne):
+    def linear_constraints(self):
+        return LinearConstraints([0, 0], [0], 1.0, 0.0, 1.0)
 
 
 @caught_by("check_necessary_constraints")

@@ -59,6 +59,15 @@ class UnhashableLabel(OneOf):
 
 
 @caught_by("check_labels")
+class ForgetsToReturn(OneOf):
+    def solve_map(self, eta_u, eta_v):
+        super().solve_map(eta_u, eta_v)
+
+    def vertex(self, y):
+        return np.arange(self.event_shape[0]) == y, super().vertex(0)[1]
+
+
+@caught_by("check_labels")
 class LabelOfManyStructures(OneOf):
     def solve_map(self, eta_u, eta_v):
         self.best = super().solve_map(eta_u, eta_v)

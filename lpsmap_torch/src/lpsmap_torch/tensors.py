@@ -155,7 +155,8 @@ def _check_eager(name: str, tensor: Tensor) -> None:
         raise RuntimeError(
             f"{name}: got a tensor inside a transform of torch.func or a batched gradient, which a "
             "solve does not support. A batch is one graph: use batch axes of the scores instead of "
-            "vmap, and differentiate with backward() or torch.autograd.grad."
+            "vmap, and differentiate with backward() or torch.autograd.grad; or use a layer of a "
+            "factor type, such as SparseMAP(Xor), which transforms support, not one of a function."
         )
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         raise RuntimeError(

@@ -179,6 +179,7 @@ def test_a_broken_rule_is_told_once(check):
         ("chosen", "Did you mean Chosen?"),
         ("goodpack", "Did you mean good-pack"),
         ("Quaternion", "that has one. `lpsmap factors` lists them."),
+        ("Quaternion", "For a class that is not installed, call lpsmap_core.testing.check_factor"),
         ("script:Quaternion", "call lpsmap_core.testing.check_factor(instance)."),
     ],
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
+import re
 import sys
 from pathlib import Path
 
@@ -110,8 +112,19 @@ def test_its_tests_install_from_wheels_that_no_index_has(tmp_path: Path) -> None
     assert command in (folder / ".github/workflows/test.yml").read_text()
     readme = (folder / "README.md").read_text()
     assert command in readme
-    assert "pip wheel --no-deps --wheel-dir wheels" in readme
+    assert "pip wheel --no-deps --wheel-dir wheels $FROM/lpsmap_jit $FROM/lpsmap_core\n" in readme
     assert "pip install spans" not in readme
+
+
+@pytest.mark.parametrize("kind", new_plugin.KINDS)
+def test_its_readme_makes_the_wheels_of_all_that_it_needs(tmp_path: Path, kind: str) -> None:
+    readme = (new_plugin.write("spans", tmp_path, kind=kind) / "README.md").read_text()
+    made = {f"lpsmap-{name}" for name in re.findall(r"\$FROM/lpsmap_(\w+)", readme)}
+    assert new_plugin.KINDS[kind].package in made
+    for one in made:
+        wanted = importlib.metadata.requires(one) or []
+        needed = {re.split(r"[^\w-]", line)[0] for line in wanted if "extra ==" not in line}
+        assert {name for name in needed if name.startswith("lpsmap")} <= made
 
 
 def test_what_exists_is_left_alone(tmp_path: Path) -> None:

@@ -123,6 +123,21 @@ def test_what_is_no_solver_is_refused(answer: object) -> None:
         graph.solve()
 
 
+def test_a_missing_method_is_named() -> None:
+    class Unfinished(LocalSolver):
+        """Neither solves nor has derivatives."""
+
+    class Mistaken(Prefix):
+        @classmethod
+        def local_solver(cls):
+            return Unfinished
+
+    graph = FactorGraph()
+    graph.add(Mistaken(graph.variable(3)))
+    with pytest.raises(NotImplementedError, match="Unfinished: no method solve; expected one"):
+        graph.solve()
+
+
 def test_a_method_of_instances_is_refused() -> None:
     class Mistaken(Prefix):
         def local_solver(self):

@@ -34,6 +34,14 @@ def test_best_points_are_those_of_highs(seed: int) -> None:
         assert ((sums >= low - 1e-9) & (sums <= high + 1e-9)).all()
 
 
+def test_one_number_bounds_all_rows() -> None:
+    known = LinearConstraints([0, 0, 1, 1], [0, 1, 1, 2], [1.0, -1.0, 1.0, -1.0], -np.inf, 0.0)
+    np.testing.assert_array_equal(known.low, [-np.inf, -np.inf])
+    np.testing.assert_array_equal(known.high, [0.0, 0.0])
+    np.testing.assert_array_equal(best_point(known, np.array([1.0, 1.0, -3.0])), [0.0, 0.0, 0.0])
+    assert LinearConstraints([], [], 1.0, 0.0, 1.0).low.shape == (0,)
+
+
 def covered(make: object, n: int = 3) -> bool:
     """Return whether a component of a created factor and an `Xor` has only bounds on counts."""
     graph = FactorGraph()

@@ -96,7 +96,7 @@ def test_explains_the_only_graph_as_json(script: Path) -> None:
     ("target", "words"),
     [
         ("nowhere.py", "nowhere.py: no such file"),
-        ("no_such_module:make", "no_such_module: no such module"),
+        ("no_such_module:make", "no_such_module: no such file or module"),
         ("some_graphs.py", "no FactorGraph at its top level. Name a function that returns one"),
         ("some_graphs.py:other", "no 'other' at its top level"),
         ("some_graphs.py:other", "Its functions without arguments: make."),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import lpsmap
 from damages import check_damaged
-from lpsmap_core import Factor, FactorGraph
+from lpsmap_core import Factor, FactorGraph, hookimpl
 from lpsmap_core.api import parameters_of, slot_values
-from lpsmap_core.plugins.registry import installed
+from lpsmap_core.plugins.registry import installed, registered
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_decode import FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import read_graph, write_graph
@@ -141,6 +141,31 @@ def test_what_cannot_be_written_is_refused_and_nothing_written(tmp_path, rng):
     assert not list(tmp_path.iterdir())
     with pytest.raises(FileFormatError, match="written as WCNF. Choose another suffix"):
         write_graph(NamedGraph(graph, {}), tmp_path / "g.wcnf")
+
+
+class Hidden(Secretive):
+    """Its registered parameter has another name than the argument."""
+
+    def __init__(self, variables, secret=0):
+        super().__init__(variables, secret)
+        self.known = self.counts("known", secret)
+
+
+def test_arguments_that_are_no_attributes_are_named(tmp_path):
+    class Plugin:
+        lpsmap_api_version = 3
+
+        @hookimpl
+        def lpsmap_factors(self):
+            return [Hidden]
+
+    graph = FactorGraph()
+    graph.add(Hidden(graph.variable((2, 3)), 3))
+    with registered(Plugin()):
+        with pytest.raises(FileFormatError, match="Hidden.* of its constructor, such as secret. "):
+            write_graph(NamedGraph(graph, {}), tmp_path / "g.json")
+        Hidden.arguments = lambda self: {"secret": self.known}
+        write_graph(NamedGraph(graph, {}), tmp_path / "g.json")
 
 
 def test_a_graph_without_names_is_refused(tmp_path):

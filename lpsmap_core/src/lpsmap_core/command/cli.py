@@ -79,10 +79,10 @@ def _registrations_of(factors: Contributions, name: str) -> list[Registration]:
     by_plain = {normalised(other): other for other in others}
     near = [by_plain[x] for x in difflib.get_close_matches(plain, by_plain, 3)]
     advice = f" Did you mean {' or '.join(near)}?" if near else ""
-    script = " For a class of a script, call lpsmap_core.testing.check_factor(instance)."
+    script = " For a class that is not installed, call lpsmap_core.testing.check_factor(instance)."
     raise click.BadParameter(
         f"{name!r} {_missing_reason(name)}{advice} `lpsmap factors` lists them."
-        f"{script if ':' in name else ''}"
+        f"{script if ':' in name or name.isidentifier() else ''}"
     )
 
 

@@ -40,13 +40,16 @@ class SolverDescription(NamedTuple):
 class LocalSolver:
     """Solves and differentiates the local problems of a bucket, and stores their faces.
 
-    A subclass overrides `solve` and `jvp`. All other attributes have defaults that are right for a
-    closed form. `Factor.local_solver` returns the class for a factor type.
+    A subclass overrides `solve` and `jvp`, which write into their arguments and return nothing. All
+    other attributes have defaults that are right for a closed form. `Factor.local_solver` returns
+    the class for a factor type. A constructor of its own takes the same arguments, and passes them
+    on.
 
     Parameters
     ----------
     bucket
-        The factors, all of one type.
+        The factors, all of one type. ``bucket.factors`` is the record that kernels get, with their
+        offsets and parameters.
     delta
         Square roots of the degrees, one for each slot.
     forbidden
@@ -54,7 +57,8 @@ class LocalSolver:
 
     Notes
     -----
-    Several threads call a solver at once, each for its own rows, unless it is `vectorised`.
+    Several threads call a solver at once, each for its own rows, unless it is `vectorised`. A
+    method without a default raises an error that names it.
     """
 
     vectorised: bool = True
@@ -124,7 +128,7 @@ class LocalSolver:
         max_iterations
             A limit for solvers that iterate; 0 for as many as needed, -1 for a few.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: no method solve; expected one.")
 
     def jvp(
         self, rows: IntArray, d_u: FloatArray, d_v: FloatArray, out_u: FloatArray, out_v: FloatArray
@@ -142,7 +146,7 @@ class LocalSolver:
         out_u, out_v
             The products, of the same shapes; only entries of `rows` are written.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: no method jvp; gradients need it.")
 
     def complete_faces(
         self, rows: IntArray, a: FloatArray, eta_v: FloatArray, z: FloatArray
@@ -154,14 +158,16 @@ class LocalSolver:
 
         Called only if `lists_structures`.
         """
-        raise NotImplementedError
+        words = "no method structures, but lists_structures is True."
+        raise NotImplementedError(f"{type(self).__name__}: {words}")
 
     def write_additionals(self, rows: IntArray, v: FloatArray) -> None:
         """Write the marginals of the additionals of solved `rows` to `v`.
 
         Called only if `lists_structures`, and then instead of writing them in `solve`.
         """
-        raise NotImplementedError
+        words = "no method write_additionals, but lists_structures is True."
+        raise NotImplementedError(f"{type(self).__name__}: {words}")
 
     def copy_from(self, other: LocalSolver) -> None:
         """Start from the final state of the solver `other`.

@@ -277,7 +277,11 @@ class Factor(abc.ABC):
 
     @classmethod
     def local_solver(cls) -> type[Any] | None:
-        """Return the type's own ``lpsmap_core.LocalSolver``, or None; new kernels reset it."""
+        """Return the type's own ``lpsmap_core.LocalSolver``, or None.
+
+        It is preferred to kernels of the same class. A subclass with a kernel of its own does not
+        inherit it.
+        """
         return None
 
     def unused(self) -> tuple[npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]:

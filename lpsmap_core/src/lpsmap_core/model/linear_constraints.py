@@ -20,15 +20,17 @@ FIELDS = ("row", "column", "coefficient", "low", "high", "n_auxiliary")
 class LinearConstraints:
     """Constraints ``low <= A x <= high`` on the structures of a declaration's factors.
 
-    The entries of x are the declaration's slots, in the order of `slot_values`, then its
-    additionals, factor by factor, then auxiliary numbers, if any. All lie between 0 and 1.
+    The entries of x are the declaration's slots, those of factor f from ``offsets[f]`` on, then its
+    additionals, `n_additionals` for each factor, then auxiliary numbers, if any. All lie between 0
+    and 1.
 
     Parameters
     ----------
     row, column, coefficient
         The entries of A other than 0.
     low, high
-        A number for each row, or one for all; ``-inf`` or ``inf`` for no bound.
+        A number for each row, or one for all; ``-inf`` or ``inf`` for no bound. If both are one
+        number, the last row is the largest in `row`.
     n_auxiliary
         Number of auxiliary numbers.
     """
@@ -50,6 +52,9 @@ class LinearConstraints:
         self.low, self.high = np.broadcast_arrays(
             np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         )
+        if not self.low.ndim:
+            n_rows = self.row.max(initial=-1) + 1
+            self.low, self.high = (np.full(n_rows, bound) for bound in (self.low, self.high))
         self.n_auxiliary = n_auxiliary
 
     @staticmethod

@@ -31,6 +31,7 @@ def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAW
     constraints = factor.linear_constraints()
     if constraints is None:
         return
+    _check_entries(factor, "linear_constraints", constraints)
     rng, oracles = np.random.default_rng(seed), oracles_of(factor)
     longest = max(oracle.size for oracle in oracles)
     if 2**longest <= MAX_POINTS:
@@ -39,6 +40,33 @@ def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAW
         points = rng.choice([-1.0, 1.0], size=(4 * draws, longest))
     for scores in np.concatenate([points, random_scores(rng, draws, longest)]):
         _compare_with_oracles(factor, constraints, oracles, scores)
+
+
+def _check_entries(factor: Factor, method: str, constraints: LinearConstraints) -> None:
+    """Validate that a method returned constraints whose entries have a row and a column."""
+    rule = f"{method} returns LinearConstraints, whose entries have a row and a column, "
+    rule += "because solvers read them as a matrix"
+    if not isinstance(constraints, LinearConstraints):
+        expected = "lpsmap_core.LinearConstraints, or None"
+        raise broken(rule, repr(constraints), expected, repr(factor))
+    row, column, n_rows = constraints.row, constraints.column, len(constraints.low)
+    if row.shape != column.shape:
+        sizes = f"row of shape {row.shape} and column of shape {column.shape}"
+        raise broken(rule, sizes, "equal shapes", repr(factor))
+    n_slots, n_additionals = int(factor.offsets[-1]), factor.n_factors * factor.n_additionals
+    n_columns = n_slots + n_additionals + constraints.n_auxiliary
+    if not (_within(row, n_rows) and _within(column, n_columns)):
+        raise broken(
+            rule,
+            f"rows from {row.min()} to {row.max()}, columns from {column.min()} to {column.max()}",
+            f"rows below {n_rows}, the number of bounds, and columns below {n_columns}: {n_slots} "
+            f"slots, {n_additionals} additionals and {constraints.n_auxiliary} auxiliary numbers",
+            repr(factor),
+        )
+
+
+def _within(index: IntArray, n: int) -> bool:
+    return not index.size or bool(index.min() >= 0 and index.max() < n)
 
 
 def _compare_with_oracles(
@@ -80,6 +108,7 @@ def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = D
     if not isinstance(factor, PartlyConstrained):
         return
     constraints = factor.necessary_constraints()
+    _check_entries(factor, "necessary_constraints", constraints)
     low, high, n_rows = constraints.low, constraints.high, len(constraints.low)
     rng, n_slots = np.random.default_rng(seed), int(factor.offsets[-1])
     on_slots = np.ones(n_rows, dtype=bool)

@@ -247,9 +247,11 @@ def _require_solved(
     unsolved = solver.unsolved()
     if unsolved.size:
         raise broken(
-            "the active set ends on a small factor, because there are few structures to add",
+            "without a limit, the local problem of a small factor is solved, because it has few "
+            "structures",
             f"{name}: {unsolved.size} factors without a solution after many iterations",
-            "solutions; check whether solve_map returns the best structure",
+            "solutions; check whether solve_map returns the best structure, and whether a solver "
+            "that `iterates` sets `status` to OPTIMAL",
             problems.where(int(unsolved[0])),
         )
     if not (np.isfinite(solved.z).all() and np.isfinite(solved.v).all()):

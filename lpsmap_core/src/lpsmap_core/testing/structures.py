@@ -88,7 +88,7 @@ def check_zero_one(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None
 
 def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
     """Labels are hashable, equal for equal calls, and different for different structures."""
-    rng = np.random.default_rng(seed)
+    rng, seen = np.random.default_rng(seed), set[object]()
     for oracle in oracles_of(factor):
         vertices: dict[object, FloatArray] = {}
         for scores in random_scores(rng, draws, oracle.size):
@@ -118,6 +118,14 @@ def check_labels(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
                     "different labels",
                     oracle.where(scores),
                 )
+        seen |= {*vertices} if oracle.size else set()
+    if seen == {None}:
+        raise broken(
+            "solve_map returns the best structure, because vertex gets nothing else",
+            "None for all scores",
+            "a label, such as a number or a tuple of numbers; perhaps a `return` is missing",
+            repr(factor),
+        )
 
 
 def check_decode(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:

@@ -125,8 +125,8 @@ def _import(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but imports a missing one
         raise click.ClickException(
-            f"{name}: no such module. Expected a model's file, a .py file, or a module that can be "
-            "imported from here."
+            f"{name}: no such file or module. Expected a model's file, a .py file, or a module "
+            "that can be imported from here."
         ) from error
 
 

@@ -56,9 +56,12 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
         raise FileFormatError(f"{path}: the graph cannot be written: {error}") from error
     for factor, other in zip(graph.factors, again.factors, strict=True):
         if not _same(graph, factor, again, other):
+            missing = ", ".join(_without_attribute(factor))
+            such = f", such as {missing}" if missing else ""
             raise FileFormatError(
                 f"{path}: {factor!r} cannot be written: its attributes do not hold all arguments "
-                "of its constructor. Add an attribute for each argument to the type."
+                f"of its constructor{such}. Add an attribute for each argument to the type, or a "
+                "method `arguments` that returns them by name."
             )
     if large_arrays:
         beside = path.with_name(path.name.removesuffix(".gz")).with_suffix(".npz")
@@ -116,6 +119,13 @@ def _call(
         elif value is not None or parameter.default is parameter.empty:
             options[key] = _numbers(value, large_arrays)
     return {"type": type(factor).__name__, "over": over, **options}
+
+
+def _without_attribute(factor: Factor) -> list[str]:
+    """Return the arguments of a factor's constructor that are neither attributes nor given."""
+    known = {"variables", "mask", *getattr(factor, "arguments", dict)()}
+    names = inspect.signature(type(factor)).parameters
+    return [name for name in names if name not in known and not hasattr(factor, name)]
 
 
 def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
