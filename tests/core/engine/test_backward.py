@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import pytest
 
 from dense import eigenprojection, local_jacobians
 from lpsmap import AtMostOne, ConvergenceWarning, FactorGraph, Pair, Potts, Xor
-from lpsmap_core import Options, Solution
+from lpsmap_core import Factor, LocalSolver, Options, Solution
 from random_graphs import random_graph
 
 FloatArray = npt.NDArray[np.float64]
@@ -130,3 +131,39 @@ def test_the_limit_of_the_solve_is_that_of_a_product(threads: int) -> None:
         product, _ = solution.vjp(d)
     assert time.perf_counter() - begin < 5.0
     assert 0.0 < np.linalg.norm(product) <= np.linalg.norm(d)  # of a projection, on its way
+
+
+class NaNs(LocalSolver):
+    """A faulty local solver, whose Jacobian is NaN."""
+
+    def solve(self, rows: Any, a: Any, eta_v: Any, z: Any, v: Any, max_iterations: int) -> None:
+        self.make_finite(rows, a, eta_v)
+        np.clip(a, 0.0, 1.0 / self.delta, out=z)
+
+    def jvp(self, rows: Any, d_u: Any, d_v: Any, out_u: Any, out_v: Any) -> None:
+        out_u[:] = np.nan
+
+
+class Faulty(Factor):
+    """Variables that are free, by that solver."""
+
+    @classmethod
+    def local_solver(cls) -> type[LocalSolver]:
+        return NaNs
+
+    def solve_map(self, eta_u: Any, eta_v: Any) -> Any:
+        return tuple(np.flatnonzero(eta_u > 0.0).tolist())
+
+    def vertex(self, structure: Any) -> Any:
+        return np.isin(np.arange(*self.event_shape), structure), []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_product_with_nan_is_nan_also_beside_other_factors(shared: bool) -> None:
+    graph = FactorGraph()
+    u = graph.variable_from([[0.3, 0.2, -0.5], [0.7, 0.2, 0.1]])
+    graph.add(Faulty(u))
+    if shared:
+        graph.add(AtMostOne(u, axis=0))
+    d, _ = graph.solve().vjp(np.ones(6))
+    assert np.isnan(d).all()

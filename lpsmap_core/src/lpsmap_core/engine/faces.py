@@ -231,6 +231,9 @@ def _begin(
     for v in moving:
         work.size[links.component[v]] += work.residual[v] * work.residual[v]
         _set_direction(v, work.residual[v], links, work)
+    for v in moving:
+        if np.isnan(work.size[links.component[v]]):  # a faulty type multiplied by NaN
+            x[v] = np.nan
     n_running = 0
     for c in components:
         work.running[c] = work.size[c] > work.target[c]

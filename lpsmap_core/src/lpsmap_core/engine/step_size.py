@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.magnitudes import largest_magnitudes
 from lpsmap_core.engine.options import Options
 from lpsmap_core.layout.layout import Part
 from lpsmap_jit.arrays import BoolArray, FloatArray
@@ -56,7 +55,10 @@ def first_step_sizes(
     if options.step_size is not None:
         step_size[:] = options.step_size
     else:
-        _first_step_sizes(largest_magnitudes(part, eta, eta_v), options.quadratic, step_size)
+        scores, largest = np.concatenate([eta, eta_v]), np.zeros(part.n_components)
+        magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
+        np.maximum.at(largest, part.component_of_numbers, magnitude)
+        _first_step_sizes(largest, options.quadratic, step_size)
     step_size[direct] = 0.0
     return step_size
 
