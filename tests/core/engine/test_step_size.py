@@ -83,6 +83,20 @@ def test_late_dual_residuals_are_relative_to_the_scores_while_copies_disagree() 
     assert balanced(1e-4, 0.5, iteration=late) == 0.5
 
 
+def test_means_that_drift_while_all_copies_agree() -> None:
+    """They went on at constant speed until iteration 1,860; a drift lasts until a vertex."""
+    scores = [-0.280826, 0.628852, 0.184623, 0.511963, 1.528722]
+    pairs = [0.659843, -0.413565, -0.215253, -0.386534, -0.345144, -0.244346]
+    pairs += [-0.317011, 0.448223, -1.072811, -0.876031]
+    graph = FactorGraph()
+    u = graph.variable_from(scores)
+    first, second = np.triu_indices(5, k=1)
+    graph.add(Pair(u[first], u[second], scores=pairs))
+    solution = graph.solve_map(engine="compiled")
+    assert solution.ok
+    assert solution.iterations[0] < 700
+
+
 @pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
 def test_iterations_without_the_quadratic_term_do_not_depend_on_the_scale() -> None:
     rng = np.random.default_rng(0)

@@ -25,6 +25,11 @@ sizes of large matchings fell too soon."""
 BALANCE_FACTOR = 2.0
 """Factor of an adjustment."""
 
+DRIFT_RATIO = 300.0
+"""Ratio of the dual to the primal residual from which means drift at constant speed, inversely
+proportional to the step size, while all copies agree: without the quadratic term this can last for
+a thousand iterations."""
+
 ABSOLUTE_ITERATIONS, FAR_RESIDUAL = 40, 1e-3
 """Dual residuals count in units of the largest score, like the duals, from this iteration on, as
 long as the copies disagree by more than the second number, and without the quadratic term. In units
@@ -96,10 +101,11 @@ def balanced_step_size(
     The `largest_score` counts as 1 if it is smaller and there is a quadratic term.
 
     Without the quadratic term, means stay at a vertex for a while, and dual residuals carry no
-    information. Adjustments are rare then: their period doubles each time.
+    information. Adjustments are rare then: their period doubles each time, unless means drift.
     """
     n = iteration // BALANCE_PERIOD
-    if n * BALANCE_PERIOD != iteration or (quadratic == 0.0 and n & (n - 1) != 0):
+    rare = quadratic == 0.0 and not dual > DRIFT_RATIO * primal
+    if n * BALANCE_PERIOD != iteration or (rare and n & (n - 1) != 0):
         return step_size
     if quadratic == 0.0 or (iteration > ABSOLUTE_ITERATIONS and primal > FAR_RESIDUAL):
         dual /= largest_score
