@@ -75,6 +75,7 @@ def draw(found: dict[str, dict[str, Residuals]], out: Path) -> None:
                 median,
                 label=method,
                 color="black" if own else None,
+                marker="o" if len(median) == 1 else None,  # a start from multipliers
                 linewidth=2.0 if own else 1.2,
             )
         axis.set(title=name, xlabel="iteration", xscale="log", yscale="log")
