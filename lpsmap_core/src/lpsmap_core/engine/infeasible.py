@@ -9,8 +9,12 @@ polytopes exclude entries that a score of ``-inf`` forbids.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
@@ -19,7 +23,9 @@ from lpsmap_core.layout.ragged import flags, ranges, sums
 from lpsmap_core.local.oracles import best_feasible
 from lpsmap_core.local.solvers import solve_apart
 from lpsmap_jit.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import out_of_time
+from lpsmap_jit.threads import BLOCK_LINKS
 
 FIRST_TEST = 60
 """The first iteration with a test; further tests follow at every doubling and at the limit."""
@@ -44,6 +50,10 @@ VIOLATION = 1e-4
 """A larger marginal of a forbidden variable shows that the constraints need it."""
 
 
+OnLinks = Callable[[IntArray], FloatArray]
+"""Returns numbers r of some links; arrays of all links would take much memory."""
+
+
 class InfeasibilityTest:
     """Periodic test of the running components."""
 
@@ -66,7 +76,7 @@ class InfeasibilityTest:
             proven[:] = False
         if proven.any():
             progress.outcome[proven] = INFEASIBLE
-            self._record_proof(proven, gaps)
+            self._record_proof(proven, gaps(np.arange(self.state.part.n_links)))
         return proven[running]
 
     def _record_proof(self, chosen: BoolArray, gap: FloatArray) -> None:
@@ -74,7 +84,7 @@ class InfeasibilityTest:
         part, spans = self.state.part, self.state.problem.spans
         factor, n_factors = factor_of_links(self.state), len(spans.component)
         if self.state.forbids:
-            bound, needs = self._support(chosen, np.zeros(part.n_links))
+            bound, needs = self._support(chosen, np.zeros(part.n_links).take)
             single = chosen & (bound < 0.0)  # where a single factor needs a forbidden entry
             _record(self.state, single[spans.component] & needs)
             chosen = chosen & ~single
@@ -85,7 +95,7 @@ class InfeasibilityTest:
         degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
         excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
         core -= np.where(involved[factor], excess[part.link_variable], 0.0)
-        holds = chosen & (self._support(chosen, core)[0] < 0.0)
+        holds = chosen & (self._support(chosen, core.take)[0] < 0.0)
         named = np.where(holds[spans.component], involved, largest > 0.0)
         _record(self.state, named & chosen[spans.component])
 
@@ -98,20 +108,24 @@ class InfeasibilityTest:
         held_by = violating_factors(state, problem.iterate.z, state.additionals())
         return _components_of(state, held_by)
 
-    def _gaps(self) -> FloatArray:
+    def _gaps(self) -> OnLinks:
         """Return the gaps between means and copies, scaled to at most 1 in every component."""
-        part, size = self.state.part, np.zeros(self.state.part.n_components)
-        owner = part.component[part.link_variable]
-        copies = part.negate(self.state.problem.iterate.z)
-        with np.errstate(all="ignore"):  # where scores are so large that sums overflow
-            total = sums(part.link_variable, copies, part.n_variables)
-            mean = total / np.diff(part.variable_offsets)
-            gap = mean[part.link_variable] - copies
-            np.maximum.at(size, owner, np.abs(gap))
-            scaled: FloatArray = gap / np.where(size == 0.0, 1.0, size)[owner]
-        return scaled
+        part, z = self.state.part, self.state.problem.iterate.z
+        mean, size = np.empty(part.n_variables), np.zeros(part.n_components)
+        _write_means(self.state.handle, mean, size)
+        size[size == 0.0] = 1.0
 
-    def _support(self, suspect: BoolArray, r: FloatArray) -> tuple[FloatArray, BoolArray]:
+        def gaps(links: IntArray) -> FloatArray:
+            variable, copies = part.link_variable[links], z[links]
+            flipped = 1.0 / part.root_degree[variable] - copies
+            with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
+                gap = mean[variable] - np.where(part.negated[links], flipped, copies)
+                scaled: FloatArray = gap / size[part.component[variable]]
+            return scaled
+
+        return gaps
+
+    def _support(self, suspect: BoolArray, r: OnLinks) -> tuple[FloatArray, BoolArray]:
         """Return upper bounds on the largest <r, z> of each suspect component.
 
         Also returns for each factor whether all its structures hold a forbidden entry. An oracle
@@ -121,34 +135,108 @@ class InfeasibilityTest:
         state, part, spans = self.state, self.state.part, self.state.problem.spans
         bound, needs = np.zeros(part.n_components), np.zeros(len(spans.component), dtype=np.bool_)
         for b, bucket in enumerate(part.buckets):
-            rows = np.flatnonzero(suspect[bucket.component])
-            if not rows.size:
-                continue
-            factors, own = bucket.select(rows), r[part.links_of(b)][ranges(bucket.offsets, rows)]
-            extra = spans.first_additional[b] + ranges(bucket.additional_offsets, rows)
-            forbidden = state.problem.extras.forbidden[extra]
-            delta, decided = part.root_degree[factors.variable], state.decided(factors.variable)
-            scores = np.where(decided == 0.0, SHARPNESS * own, decided)
-            scores = np.where(factors.negated, -scores, scores)
-            scores_v = np.where(forbidden, -PENALTY, 0.0)
-            if state.solvers[b].lists_structures:
-                # an active set would have to find its face at nearly infinite scores, where
-                # rounding makes structures join and leave without end
-                w, v = best_feasible(factors, scores / delta, scores_v, forbidden != 0)
-                z, slack = w / delta, np.zeros(1)
-            else:
-                numbers = scores, scores_v, forbidden if state.forbids else None
-                solver, z, v = solve_apart(factors, delta, *numbers)
-                slack = 0.5 / SHARPNESS / delta**2
-                bound[factors.component[solver.unsolved()]] = np.inf
-            copies = np.where(factors.negated, 1.0 / delta - z, z)
-            terms = own * copies + slack + PROOF_ROUNDING * np.abs(own)
-            bound += sums(part.component[factors.variable], terms, part.n_components)
-            held = _violates(factors, z, v, delta, decided, forbidden)
-            needs[spans.first_factor[b] + rows] = held
+            for rows in _blocks(bucket, np.flatnonzero(suspect[bucket.component])):
+                block = _block_of(state, b, rows, r)
+                lists = state.solvers[b].lists_structures
+                z, v, unsolved, slack = _best(block) if lists else _project(block, state.forbids)
+                copies = np.where(block.factors.negated, 1.0 / block.delta - z, z)
+                terms = block.r * copies + slack + PROOF_ROUNDING * np.abs(block.r)
+                owner = part.component[block.factors.variable]
+                bound += sums(owner, terms, part.n_components)
+                bound[unsolved] = np.inf
+                held = _violates(block.factors, z, v, block.delta, block.decided, block.forbidden)
+                needs[spans.first_factor[b] + rows] = held
         # oracles avoid forbidden entries: a structure that holds one shows that all do
         bound[_components_of(state, needs)] = -np.inf
         return bound, needs
+
+
+@leaf
+def _write_means(handle: Any, mean: FloatArray, size: FloatArray) -> None:
+    """Write the mean of every variable's copies, and the largest gap of every component.
+
+    `size` is zeros before.
+    """
+    problem = problem_at(handle)
+    links, z = problem.links, problem.iterate.z
+    for v in range(len(mean)):
+        lo, hi, c = links.offsets[v], links.offsets[v + 1], links.component[v]
+        one, total = 1.0 / links.root_degree[v], 0.0
+        for e in range(lo, hi):
+            copy = z[links.order[e]]
+            total += one - copy if links.negated[e] else copy
+        mean[v] = total / float(hi - lo)
+        for e in range(lo, hi):
+            copy = z[links.order[e]]
+            gap = mean[v] - (one - copy if links.negated[e] else copy)
+            size[c] = max(size[c], abs(gap))
+
+
+# -------------------------------------------------------------------- blocks of factors
+
+
+class _Block(NamedTuple):
+    """Some factors of a bucket, with the numbers r of their links and with scores along r."""
+
+    factors: Bucket
+    delta: FloatArray
+    decided: FloatArray
+    """For each slot, the infinite score of its variable, or 0."""
+    forbidden: ByteArray
+    r: FloatArray
+    scores: FloatArray
+    scores_v: FloatArray
+
+
+def _blocks(bucket: Bucket, rows: IntArray) -> Iterator[IntArray]:
+    """Yield some factors in blocks, so that arrays of all their links are never needed at once."""
+    sizes = np.diff(bucket.offsets)[rows] + np.diff(bucket.additional_offsets)[rows]
+    cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // BLOCK_LINKS)) + 1
+    yield from (some for some in np.split(rows, cuts) if len(some))
+
+
+def _block_of(state: PartState, b: int, rows: IntArray, numbers: OnLinks) -> _Block:
+    part, extras, bucket = state.part, state.problem.extras, state.part.buckets[b]
+    factors = bucket.select(rows)
+    r = numbers(part.spans.first_link[b] + ranges(bucket.offsets, rows))
+    first_additional = state.problem.spans.first_additional[b]
+    forbidden = extras.forbidden[first_additional + ranges(bucket.additional_offsets, rows)]
+    decided = state.decided(factors.variable)
+    scores = np.where(decided == 0.0, SHARPNESS * r, decided)
+    return _Block(
+        factors,
+        part.root_degree[factors.variable],
+        decided,
+        forbidden,
+        r,
+        np.where(factors.negated, -scores, scores),
+        np.where(forbidden, -PENALTY, 0.0),
+    )
+
+
+_Extreme = tuple[FloatArray, FloatArray, IntArray, FloatArray | float]
+"""Local solutions, marginals of additionals, the components of unsolved factors, and the slack."""
+
+
+def _best(block: _Block) -> _Extreme:
+    """Return the best structures of some factors, as local solutions.
+
+    An active set would have to find its face at nearly infinite scores, where rounding makes
+    structures join and leave without end.
+    """
+    scores, forbidden = block.scores / block.delta, block.forbidden != 0
+    w, v = best_feasible(block.factors, scores, block.scores_v, forbidden)
+    return w / block.delta, v, np.empty(0, dtype=np.int64), 0.0
+
+
+def _project(block: _Block, forbids: bool) -> _Extreme:
+    """Return the local solutions of some factors by a solver of their own.
+
+    That keeps the faces of the loop unchanged.
+    """
+    factors, delta, forbidden = block.factors, block.delta, block.forbidden if forbids else None
+    solver, z, v = solve_apart(factors, delta, block.scores, block.scores_v, forbidden)
+    return z, v, factors.component[solver.unsolved()], 0.5 / SHARPNESS / delta**2
 
 
 # -------------------------------------------------------------------- forbidden entries
