@@ -176,7 +176,7 @@ class _ComponentSearch:
             self._find_first(deadline)
         elif not (self.finished or self._interrupted or self._ends_soon):
             stuck = bound - self._found.bound[c] < STUCK * (bound - before)
-            share = SHARE_IF_STUCK if stuck else self._share
+            share = SHARE_IF_STUCK if stuck and not at_limit else self._share
             seconds = share * (time.perf_counter() - begin)
             self._run_heuristics(Deadline(seconds, within=limits.deadline))
             better = self._found.score[c] > before
