@@ -32,13 +32,13 @@ def first(
     return first_step_sizes(part, direct, np.array(scores), np.array([pair]), Options(**options))
 
 
-def test_the_first_step_size_follows_the_largest_finite_score_of_its_component() -> None:
+def test_the_first_step_size_follows_the_allowed_scores_of_its_component() -> None:
     found = first([3.0, 4.0, -np.inf, -2.0, 0.0])
-    np.testing.assert_allclose(found, 5.0 * np.hypot(1.0, [1.2, 0.6, 0.3]))
+    np.testing.assert_allclose(found, 5.0 * np.sqrt([1 + 12.5, 1 + 4.0, 1.0]))
     decided = first([3.0, 4.0, np.inf, -2.0, np.inf])  # on, in a search
     np.testing.assert_allclose(decided, found)
-    np.testing.assert_allclose(first([1e200, 1e200, 0, 0, 0])[0], 1.5e200)
-    np.testing.assert_allclose(first([1.0, 0, 0, 0, 0], pair=-10.0)[0], 5.0 * np.hypot(1.0, 3.0))
+    np.testing.assert_allclose(first([1e200, 1e200, 0, 0, 0])[0], 5e200)
+    np.testing.assert_allclose(first([1.0, 0, 0, 0, 0], pair=-50.0)[0], 5.0 * np.hypot(1.0, 5.0))
 
 
 def test_without_the_quadratic_term_it_is_in_proportion() -> None:

@@ -174,7 +174,9 @@ def _set_scores(
             if problem.direct[c]:
                 step = 0.0
             elif np.isnan(step):
-                step = first_step_size(progress.rounding[c] / RESIDUAL_ROUNDING, problem.quadratic)
+                largest_score = progress.rounding[c] / RESIDUAL_ROUNDING
+                scores = eta[first[c] : first[c + 1]]
+                step = first_step_size(scores, largest_score, problem.quadratic)
             progress.step_size[c] = progress.first_step_size[c] = step
     return largest
 

@@ -6,11 +6,15 @@ import numpy as np
 
 from lpsmap_core.engine.options import Options
 from lpsmap_core.layout.layout import Part
-from lpsmap_jit.arrays import BoolArray, FloatArray
+from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
-FIRST_STEP_SIZE, SHARE_OF_SCORE = 5.0, 0.3
-"""First step size for scores near zero, and the share of the largest score with which it grows."""
+FIRST_STEP_SIZE = 5.0
+"""First step size for scores near zero; it grows with their root mean square."""
+
+MIN_SHARE = 0.1
+"""Minimum root mean square in units of the largest score, for variables with weak scores beside
+strong additionals."""
 
 FIRST_LINEAR = 0.25
 """First step size without the quadratic term, in units of the largest score."""
@@ -43,7 +47,7 @@ MAX_STEP_SIZE_RATIO = 1e4
 def first_step_sizes(
     part: Part, direct: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
 ) -> FloatArray:
-    """Return the first step sizes: they follow the largest scores, like the duals.
+    """Return the first step sizes: they follow the scale of the scores, like the duals.
 
     Parameters
     ----------
@@ -63,27 +67,42 @@ def first_step_sizes(
         scores, largest = np.concatenate([eta, eta_v]), np.zeros(part.n_components)
         magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
         np.maximum.at(largest, part.component_of_numbers, magnitude)
-        _first_step_sizes(largest, options.quadratic, step_size)
+        _first_step_sizes(part.first_variable, eta, largest, options.quadratic, step_size)
     step_size[direct] = 0.0
     return step_size
 
 
 @leaf
-def _first_step_sizes(largest: FloatArray, quadratic: float, out: FloatArray) -> None:
+def _first_step_sizes(
+    first_variable: IntArray,
+    eta: FloatArray,
+    largest: FloatArray,
+    quadratic: float,
+    out: FloatArray,
+) -> None:
     for c in range(len(out)):
-        out[c] = first_step_size(largest[c], quadratic)
+        scores = eta[first_variable[c] : first_variable[c + 1]]
+        out[c] = first_step_size(scores, largest[c], quadratic)
 
 
 @leaf
-def first_step_size(largest_score: float, quadratic: float) -> float:
-    """Return ``5 sqrt(1 + (0.3 s)^2)`` for the largest finite score s of a component.
+def first_step_size(scores: FloatArray, largest: float, quadratic: float) -> float:
+    """Return ``5 sqrt(1 + mean(eta^2))`` over the finite scores of a component's variables.
 
-    Without the quadratic term it is in proportion to s. If all scores are zero, any is right.
+    The mean square is at least that of a tenth of the `largest` finite score, additionals included.
+    Without the quadratic term, the step size is a quarter of that score; if all are zero, any is
+    right.
     """
-    if quadratic > 0.0:
-        step_size: float = FIRST_STEP_SIZE * np.hypot(1.0, SHARE_OF_SCORE * max(largest_score, 1.0))
-        return step_size
-    return FIRST_LINEAR * (largest_score if largest_score > 0.0 else 1.0)
+    if quadratic == 0.0:
+        return FIRST_LINEAR * (largest if largest > 0.0 else 1.0)
+    unit, squares, count = max(largest, 1.0), 0.0, 0.0
+    for score in scores:
+        if abs(score) < np.inf:
+            squares += (score / unit) ** 2  # which does not overflow
+            count += 1.0
+    share = max(MIN_SHARE * largest / unit, np.sqrt(squares / max(count, 1.0)))
+    step_size: float = FIRST_STEP_SIZE * np.hypot(1.0, unit * share)
+    return step_size
 
 
 @leaf

@@ -133,12 +133,21 @@ def delete_row(
 ) -> None:
     """Delete row k; Givens rotations of neighbouring columns restore the triangle.
 
-    Each row moves up by one and is rotated. Writes the rotations from k to ``count - 2``, for
-    `rotate`.
+    Each row moves up by one and is rotated. Four rows are rotated at a time, because the rotations
+    along a row depend on each other. Writes the rotations from k to ``count - 2``, for `rotate`.
     """
-    for i in range(k, count - 1):
-        _move_up(i, k, triangle)
-        _finish_row(i, k, triangle, cosine, sine)
+    i = k
+    while i < count - 1:
+        first = k
+        if i - k >= 4 and i + 4 < count:
+            _move_four_up(i, k, triangle, cosine, sine)
+            first, last = i, i + 4
+        else:
+            last = i + 1
+            _move_up(i, k, triangle)
+        for row in range(i, last):
+            _finish_row(row, first, triangle, cosine, sine)
+        i = last
 
 
 @leaf
@@ -147,6 +156,29 @@ def _move_up(i: int, k: int, triangle: FloatArray) -> None:
     source, target = row_start(i + 1), row_start(i)
     for j in range(k + 1):
         triangle[target + j] = triangle[source + j]
+
+
+@leaf
+def _move_four_up(
+    i: int, k: int, triangle: FloatArray, cosine: FloatArray, sine: FloatArray
+) -> None:
+    """Move the four rows after row i up, rotated from column k to i."""
+    for row in range(i, i + 4):
+        _move_up(row, k, triangle)
+    # each row is read before the next one overwrites it
+    at, step = row_start(i) + k, np.uint64(i)
+    a, b = np.uint64(at), np.uint64(at + i + 1)
+    c, d = np.uint64(at + 2 * i + 3), np.uint64(at + 3 * i + 6)
+    w, x, y, z = triangle[a], triangle[b], triangle[c], triangle[d]
+    for j in range(np.uint64(k), step):
+        cos, sin = cosine[j], sine[j]
+        p, q = triangle[a + step + np.uint64(2)], triangle[b + step + np.uint64(3)]
+        r, s = triangle[c + step + np.uint64(4)], triangle[d + step + np.uint64(5)]
+        triangle[a], triangle[b] = cos * w + sin * p, cos * x + sin * q
+        triangle[c], triangle[d] = cos * y + sin * r, cos * z + sin * s
+        w, x, y, z = cos * p - sin * w, cos * q - sin * x, cos * r - sin * y, cos * s - sin * z
+        a, b, c, d = a + np.uint64(1), b + np.uint64(1), c + np.uint64(1), d + np.uint64(1)
+    triangle[a], triangle[b], triangle[c], triangle[d] = w, x, y, z
 
 
 @leaf
