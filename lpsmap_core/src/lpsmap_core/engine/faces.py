@@ -231,13 +231,14 @@ def _begin(
     for v in moving:
         work.size[links.component[v]] += work.residual[v] * work.residual[v]
         _set_direction(v, work.residual[v], links, work)
-    for v in moving:
-        if np.isnan(work.size[links.component[v]]):  # a faulty type multiplied by NaN
-            x[v] = np.nan
-    n_running = 0
+    n_running, faulty = 0, False
     for c in components:
         work.running[c] = work.size[c] > work.target[c]
         n_running += work.running[c]
+        faulty |= np.isnan(work.size[c])
+    if faulty:  # a type multiplied by NaN
+        for v in moving:
+            x[v] += work.residual[v]
     return n_running
 
 

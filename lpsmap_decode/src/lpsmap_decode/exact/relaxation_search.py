@@ -326,7 +326,7 @@ def _iterations(nodes: Sequence[Node], score: float) -> int:
 
     Without a score, nodes count as nearly pruned: only accurate relaxations round well.
     """
-    if nodes[0].branched < 0:
+    if nodes[0].branched < 0 and nodes[0].continuations == 0:
         return ROOT_ITERATIONS
     if not _is_close(max(node.bound for node in nodes), score):
         return ITERATIONS

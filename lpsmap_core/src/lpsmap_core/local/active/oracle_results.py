@@ -57,14 +57,14 @@ def allocate_structures(width: IntArray) -> Structures:
 
 
 def entries_of(structures: Structures, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the factors of all nonzeros in the structures of `rows`, and their positions.
+    """Return which of `rows` has each nonzero of their structures, and the nonzeros' positions.
 
     A structure that is not written yet has none.
     """
     size = np.maximum(structures.size[rows], 0)
     offsets = offsets_of(size)
     position = np.repeat(structures.start[rows] - offsets[:-1], size) + np.arange(offsets[-1])
-    return np.repeat(rows, size), position
+    return np.repeat(np.arange(len(rows)), size), position
 
 
 # -------------------------------------------------------------------- compiled oracles
@@ -235,14 +235,15 @@ class PythonOracles:
 
         A structure that is not written yet has the score 0.
         """
-        bucket, (f, position) = self._bucket, entries_of(self._candidates, rows)
+        bucket, (owner, position) = self._bucket, entries_of(self._candidates, rows)
+        f = rows[owner]
         slot = bucket.offsets[f] + self._candidates.entry[position]
         additional = bucket.additional_offsets[f] + slot - bucket.offsets[f + 1]
-        place = np.where(slot < bucket.offsets[f + 1], slot, len(scores) + additional)
+        is_slot, own = additional < bucket.additional_offsets[f], np.empty(len(f))
+        own[is_slot], own[~is_slot] = scores[slot[is_slot]], eta_v[additional[~is_slot]]
         with np.errstate(all="ignore"):  # what is not finite is an error of the type
-            terms = self._candidates.value[position] * np.concatenate([scores, eta_v])[place]
-            totals = sums(f, terms, bucket.n_factors), sums(f, np.abs(terms), bucket.n_factors)
-        return totals[0][rows], totals[1][rows]
+            terms = self._candidates.value[position] * own
+            return sums(owner, terms, len(rows)), sums(owner, np.abs(terms), len(rows))
 
     def _write(self, f: int, vertex: FloatArray) -> None:
         start, entry, value, size = self._candidates
