@@ -410,7 +410,8 @@ class FactorGraph:
         exact
             Whether to search for the best assignment.
         gap
-            The search ends once the bound is within ``gap * max(1, abs(score))`` of the score.
+            The search ends once the bound is within ``gap * max(1, abs(score))`` of the score. If
+            the scores of a component are below 1, its largest replaces the 1, up to a factor of 2.
         max_time
             Time limit in seconds, or None. Results at the limit, or after Ctrl-C, have a bound.
         max_nodes

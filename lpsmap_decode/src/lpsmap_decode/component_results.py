@@ -8,7 +8,8 @@ import numpy as np
 
 from lpsmap_core import Solution, Status
 from lpsmap_core.api import BoolArray, FloatArray
-from lpsmap_decode.results.assignment import Assignment, is_proved
+from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.score_units import is_proved
 
 __all__ = ["Parts", "parts_of"]
 
@@ -64,7 +65,8 @@ def parts_of(found: Solution | Assignment, known: FloatArray | None = None) -> P
     extra = [free] if len(scores) else []
     if isinstance(found, Assignment):
         score, bound = np.append(found.score, extra), np.append(found.bound, extra)
-        has, proved = score > -np.inf, is_proved(score, bound, found.gap)
+        unit = np.append(found.unit, np.ones(len(extra)))
+        has, proved = score > -np.inf, is_proved(score, bound, found.gap, unit)
         return Parts(_search_words(has, proved), score, bound, free, bool((has & proved).all()))
     status = found.status.tolist() + [_free_status(free)] * len(extra)
     names = tuple(each.name for each in status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 import weakref
 from typing import Any
 
@@ -259,3 +260,20 @@ def test_small_networks_are_eliminated(seed: int) -> None:
     assert found.n_nodes.sum() == 0
     assert found.score[0] == pytest.approx(total.max(), rel=1e-12)
     assert found.bound[0] == pytest.approx(total.max(), rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-12, 1e-100])
+@pytest.mark.parametrize("seed", range(5))
+def test_small_scores_are_solved_like_large_ones(seed: int, scale: float) -> None:
+    """The messages' tolerances are in units of the scores, as are the duals for the loop."""
+    for n, k in ((5, 2), (4, 3), (3, 2)):
+        large, _ = ring(seed, n, k)
+        small, totals = ring(seed, n, k, scale)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            expected, found = large.solve_map(), small.solve_map()
+        assert found.status.tolist() == expected.status.tolist()
+        np.testing.assert_allclose(found.objective, scale * expected.objective, rtol=1e-6)
+        bound = found.solved.assignment_bound()
+        np.testing.assert_allclose(bound, scale * expected.solved.assignment_bound(), rtol=1e-6)
+        assert bound[0] >= (1.0 - 1e-12) * totals.max()

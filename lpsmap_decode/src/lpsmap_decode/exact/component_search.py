@@ -19,7 +19,7 @@ from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.heuristics.component import Component
 from lpsmap_decode.heuristics.portfolio import Portfolio
 from lpsmap_decode.networks.network import networks_of
-from lpsmap_decode.results.assignment import is_proved
+from lpsmap_decode.results.score_units import is_proved
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Search
 
@@ -84,7 +84,8 @@ def decode_part(
     part
         The part.
     eta, eta_v
-        Scores of its variables, and of the additionals of all buckets; ``-inf`` forbids.
+        Scores of its variables, and of the additionals of all buckets, in their unit; ``-inf``
+        forbids.
     means
         Marginals of its variables.
     chosen, score

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from lpsmap_core.api import (
     BoolArray,
     FloatArray,
     Part,
+    WarmStart,
     Watch,
     choose_engine,
     first_step_sizes,
@@ -20,9 +23,15 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
-from lpsmap_decode.results.assignment import Assignment, is_proved
+from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.assignment_score import score_assignment
-from lpsmap_decode.results.search_limits import SearchLimits, options_for_search
+from lpsmap_decode.results.score_units import is_proved, score_units
+from lpsmap_decode.results.search_limits import (
+    Report,
+    SearchLimits,
+    SearchProgress,
+    options_for_search,
+)
 
 __all__ = ["decode"]
 
@@ -81,27 +90,31 @@ def decode(
     """
     graph = relaxation.graph
     part, bad = graph.layout.part, graph.non_finite
-    given = eta, eta_v = graph.of_part()
-    eta, eta_v, far = reduce_dominant_scores(part, eta, eta_v)
+    given = graph.of_part()
+    eta, eta_v, far = reduce_dominant_scores(part, *given)
+    unit = score_units(part, eta, eta_v)
+    eta, eta_v = eta / unit[part.component], eta_v / unit[part.additional_component]
     linear = _linear_from(relaxation, limits) if relaxation.solved.quadratic else relaxation
     with Watch():
-        known = _round(linear, eta, eta_v, far)
+        known = _round(linear, eta, eta_v, unit, far)
         doubtful = ~(is_proved(known.score, known.bound, limits.gap) | bad)
         if relaxation.solved.quadratic and doubtful.any():
-            known = known.better(_round(relaxation, eta, eta_v, far), part)
+            known = known.better(_round(relaxation, eta, eta_v, unit, far), part)
         if earlier is not None and not far.any():
-            known = known.better(_of_assignment(earlier, part, eta, eta_v), part)
+            known = known.better(_of_assignment(earlier, part, eta, eta_v, unit), part)
     chosen, score, v, bound = known
     means = np.where(bad[part.component], 0.0, relaxation.values[part.variables])
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
+    searched = limits._replace(report=_in_given_unit(limits.report, unit))
     with Watch(within=until):
-        start = linear.solved.end
-        found = decode_part(part, eta, eta_v, means, chosen, score, bound, limits, start)
+        start = functools.partial(_start, linear.solved, unit)
+        found = decode_part(part, eta, eta_v, means, chosen, score, bound, searched, start)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
             score, v = score_assignment(part, eta, eta_v, found.chosen)
-    score = np.where(bad | np.isneginf(found.score), -np.inf, score)
-    score, bound = in_given_scale(part, given, far, found.chosen, v, score, found.bound, limits.gap)
+    score = unit * np.where(bad | np.isneginf(found.score), -np.inf, score)
+    known_scores = found.chosen, v, score, unit * found.bound
+    score, bound = in_given_scale(part, given, far, *known_scores, limits.gap)
     assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
     assigned[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
     return Assignment(
@@ -141,8 +154,28 @@ def _linear_from(relaxation: Solution, limits: SearchLimits) -> Solution:
         return solve_laid_out(engine, layout, factors, scores, additionals, options, start)
 
 
-def _round(relaxation: Solution, eta: FloatArray, eta_v: FloatArray, far: BoolArray) -> _Rounded:
-    """Round the marginals of a relaxed solution.
+def _start(solved: SolvedGraph, unit: FloatArray) -> WarmStart | None:
+    """Return the end of a relaxation as a start; components of small scores start anew."""
+    end = solved.end()
+    return None if end is None else end._replace(known=end.known & (unit == 1.0))
+
+
+def _in_given_unit(report: Report | None, unit: FloatArray) -> Report | None:
+    """Return a function that reports progress in units of the given scores."""
+    if report is None:
+        return None
+
+    def converted(c: int, progress: SearchProgress) -> None:
+        score, bound = unit[c] * progress.score, unit[c] * progress.bound
+        report(c, dataclasses.replace(progress, score=score, bound=bound))
+
+    return converted
+
+
+def _round(
+    relaxation: Solution, eta: FloatArray, eta_v: FloatArray, unit: FloatArray, far: BoolArray
+) -> _Rounded:
+    """Round the marginals of a relaxed solution, for scores in their unit.
 
     If it has the quadratic term, it has no bounds where `far` scores were reduced; LP-MAP reduces
     them itself.
@@ -151,18 +184,18 @@ def _round(relaxation: Solution, eta: FloatArray, eta_v: FloatArray, far: BoolAr
     part, bad = graph.layout.part, graph.non_finite
     means = np.where(bad[part.component], 0.0, values[part.variables])
     chosen = (means > 0.5) & ~np.isneginf(eta)
-    bound = np.where(bad, np.nan, _bounds_of(solved, bad))
+    bound = np.where(bad, np.nan, _bounds_of(solved, bad) / unit)
     if solved.quadratic:
         bound[far] = np.inf
     return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), bound)
 
 
 def _of_assignment(
-    assignment: Assignment, part: Part, eta: FloatArray, eta_v: FloatArray
+    assignment: Assignment, part: Part, eta: FloatArray, eta_v: FloatArray, unit: FloatArray
 ) -> _Rounded:
-    """Return an assignment of a graph's variables as one of its part; unknown variables are off."""
+    """Return an assignment for scores in their unit; unknown variables are off."""
     chosen = (np.nan_to_num(assignment.values[part.variables]) > 0.0) & ~np.isneginf(eta)
-    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), assignment.bound)
+    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), assignment.bound / unit)
 
 
 def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:

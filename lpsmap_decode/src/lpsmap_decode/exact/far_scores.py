@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.api import BoolArray, FloatArray, Part
-from lpsmap_decode.results.assignment import is_proved
+from lpsmap_decode.results.score_units import is_proved, score_units
 
 __all__ = ["in_given_scale"]
 
@@ -44,6 +44,7 @@ def in_given_scale(
     if not far.any():
         return score, bound
     largest, small = np.finfo(np.float64).max, 2.0**-40
+    unit = score_units(part, *given)
     with np.errstate(over="ignore", invalid="ignore"):
         found = _sums(part, *given, chosen, v)
         # sums may overflow, if only in between
@@ -55,7 +56,7 @@ def in_given_scale(
         share = np.clip(
             (bound - score) / np.maximum(1.0, np.abs(score)), 0.0, (1.0 - GAP_MARGIN) * gap
         )
-        highest = found + share * np.maximum(1.0, np.abs(found))
+        highest = found + share * np.maximum(unit, np.abs(found))
     proved = is_proved(score, bound, gap)
     bound = np.where(far & (bound > -np.inf), np.where(proved, highest, np.inf), bound)
     return np.where(far & (score > -np.inf), found, score), bound

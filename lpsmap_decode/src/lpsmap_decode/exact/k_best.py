@@ -58,6 +58,8 @@ class Ranking:
         The two best assignments with their scores, or fewer if there are no more; None if unknown.
     next_best
         Another way to find the next assignment, after the patience of the space.
+    unit
+        The unit of the component's scores.
 
     Attributes
     ----------
@@ -72,9 +74,10 @@ class Ranking:
         limits: SearchLimits,
         known: Sequence[tuple[float, BoolArray]] | None = None,
         next_best: NextBest | None = None,
+        unit: float = 1.0,
     ) -> None:
         self._space, self._root, self._limits = space, root, limits
-        self._next_best, self._ceiling = next_best, math.inf
+        self._next_best, self._ceiling, self._unit = next_best, math.inf, unit
         self.scores: list[float] = [score for score, _ in known or ()]
         self.answers: list[BoolArray] = [answer for _, answer in known or ()]
         self.n_nodes, self._patience = 0, Deadline(None)
@@ -141,9 +144,8 @@ class Ranking:
         if not self._found:
             return True
         score = -self._found[0][0]
-        return min(-self._nodes[0][0], self._ceiling) > score + self._limits.gap * max(
-            1.0, abs(score)
-        )
+        margin = self._limits.gap * max(self._unit, abs(score))
+        return min(-self._nodes[0][0], self._ceiling) > score + margin
 
     def _ask(self, next_best: NextBest) -> None:
         """Take note of the best assignment besides those ranked, and of the bound of others."""

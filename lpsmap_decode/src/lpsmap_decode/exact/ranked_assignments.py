@@ -28,6 +28,7 @@ from lpsmap_decode.exact.next_best import next_best
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.exact.single_factors import two_best
 from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.score_units import score_units
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import MIN_GAP
 from lpsmap_decode.solvers.map_solver import MapSolver
@@ -127,6 +128,7 @@ class _RankedGraph:
 
         self._eta_v, self._spaces, self._far = eta_v, space, far
         known = two_best(part, eta, eta_v, limits.deadline)
+        units = score_units(part, eta, eta_v).tolist()
         self._rankings = [
             Ranking(
                 functools.partial(space, c),
@@ -134,6 +136,7 @@ class _RankedGraph:
                 limits,
                 known.get(c),
                 None if solver is None or far[c] else next_best(self._graph, c, solver, limits),
+                units[c],
             )
             for c in range(part.n_components)
         ]

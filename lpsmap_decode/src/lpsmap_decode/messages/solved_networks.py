@@ -43,6 +43,8 @@ class SolvedNetworks(SolvedGraph):
         For each component, whether it is a network that was solved.
     eliminated
         For each component, whether it was solved by elimination, without messages.
+    unit
+        For each component, the unit of its scores, in which all that follows is.
     given, shares, found
         The finite scores of the networks, the messages, and the answers.
     decisive
@@ -60,6 +62,7 @@ class SolvedNetworks(SolvedGraph):
         options: Options,
         served: BoolArray,
         eliminated: BoolArray,
+        unit: FloatArray,
         given: Potentials,
         shares: Shares,
         found: AscentResult,
@@ -67,10 +70,10 @@ class SolvedNetworks(SolvedGraph):
     ) -> None:
         self.part, self._eta, self._eta_v, self._options = part, eta, eta_v, options
         self._served, self._eliminated, self._decisive = served, eliminated, decisive
-        self._given, self._shares, self.found = given, shares, found
+        self._unit, self._given, self._shares, self.found = unit, given, shares, found
         self.iterations = found.passes
         self.primal_residual = np.zeros(len(found.passes))
-        self.dual_residual = np.maximum(found.bound - found.score, 0.0)
+        self.dual_residual = unit * np.maximum(found.bound - found.score, 0.0)
 
     @cached_property
     def _met(self) -> BoolArray:
@@ -79,7 +82,7 @@ class SolvedNetworks(SolvedGraph):
         An answer that uses a forbidden state or entry does not count.
         """
         score = self.found.score
-        near = self.gap() <= self._options.tol * np.maximum(1.0, np.abs(score))
+        near = self.gap() <= self._options.tol * self._unit * np.maximum(1.0, np.abs(score))
         met: BoolArray = near & (score > -0.5 * self._decisive)
         return met
 
@@ -88,7 +91,7 @@ class SolvedNetworks(SolvedGraph):
         met = self._met
         status: npt.NDArray[np.object_] = np.full(len(met), Status.ITERATION_LIMIT, dtype=object)
         status[met] = Status.CONVERGED
-        size = np.maximum(1.0, np.abs(self.found.score))
+        size = self._unit * np.maximum(1.0, np.abs(self.found.score))
         status[met & (self.dual_residual <= EXACT * size)] = Status.SOLVED
         return status
 
@@ -126,12 +129,12 @@ class SolvedNetworks(SolvedGraph):
 
     def gap(self) -> FloatArray:
         """Return an upper bound on the distance of the maximum from the score of the answer."""
-        return self.assignment_bound() - self.found.score
+        return self.assignment_bound() - self._unit * self.found.score
 
     def assignment_bound(self) -> FloatArray:
         """Return the bound of the messages, with a safety margin."""
         rounding = np.where(self._eliminated, 0.0, BOUND_ROUNDING * self._decisive)
-        return self.found.bound + rounding
+        return self._unit * (self.found.bound + rounding)
 
     def end(self) -> WarmStart:
         """Return the warm start for core's engine."""
@@ -146,7 +149,9 @@ class SolvedNetworks(SolvedGraph):
         known = self._served & ~self._eliminated & (met | free)
         no_direct = np.zeros(part.n_components, dtype=bool)
         step_size = first_step_sizes(part, no_direct, self._eta, self._eta_v, self._options)
-        duals = _duals(part, self._eta, self._eta_v, self._shares)
+        unit = self._unit[part.component]
+        scaled = self._eta / unit, self._eta_v / self._unit[part.additional_component]
+        duals = _duals(part, *scaled, self._shares) * np.repeat(unit, np.diff(part.variable_offsets))
         return WarmStart(means / part.root_degree, duals, step_size, known)
 
     @cached_property

@@ -26,16 +26,10 @@ from lpsmap_core.api import (
     structure_scores,
     warn_unsolved,
 )
+from lpsmap_decode.results.score_units import is_proved, score_units
 
 OWN_SEARCH = "lpsmap"
 """Name of the search of ``lpsmap-decode`` itself."""
-
-
-def is_proved(score: FloatArray, bound: FloatArray, gap: float) -> BoolArray:
-    """Return where a bound proves that a score is the best, up to a relative gap."""
-    size = np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
-    closed: BoolArray = (bound <= score + gap * size) | (bound == -np.inf)
-    return closed
 
 
 @dataclass
@@ -58,7 +52,7 @@ class Assignment:
     n_nodes
         (n_components,) nodes of the search; 0 where the relaxation was sufficient.
     gap
-        A bound within ``gap * max(1, abs(score))`` of the score is a proof.
+        A bound within ``gap * max(unit, abs(score))`` of the score is a proof.
     solver, reason
         The solver, and the reason for it: the decoder's own search, ``"lpsmap"``, or a plugin.
     interrupted
@@ -94,15 +88,25 @@ class Assignment:
     @property
     def proved(self) -> BoolArray:
         """For each component, whether its assignment is proved the best, or it is infeasible."""
-        return is_proved(self.score, self.bound, self.gap)
+        return is_proved(self.score, self.bound, self.gap, self.unit)
+
+    @cached_property
+    def unit(self) -> FloatArray:
+        """For each component, 1, or a power of two up to its largest score if that is smaller."""
+        return score_units(self.layout.part, *self.scored_graph.of_part())
+
+    @property
+    def scored_graph(self) -> ScoredGraph:
+        """The graph with its scores."""
+        scores = self.scores, self.additional_scores, np.isnan(self.bound)
+        return ScoredGraph(self.layout, self.factors, *scores)
 
     @cached_property
     def _reduced_contradictions(self) -> ReducedContradictions:
         none: dict[int, list[tuple[int, int]]] = {
             c: [] for c in np.flatnonzero(np.isneginf(self.bound)).tolist()
         }
-        scores = self.scores, self.additional_scores, np.isnan(self.bound)
-        return reduced_contradictions(ScoredGraph(self.layout, self.factors, *scores), none)
+        return reduced_contradictions(self.scored_graph, none)
 
     @property
     def contradictions(self) -> Contradictions:

@@ -29,17 +29,20 @@ class SearchProgress:
     seconds: float = 0.0
 
 
+Report = Callable[[int, SearchProgress], None]
+"""Takes the number of a component and the progress of its search."""
+
+
 class SearchLimits(NamedTuple):
     """Limits of a search, and its resources."""
 
     gap: float
-    """A bound within ``gap * max(1, abs(score))`` of the score is a proof."""
+    """A bound within ``gap * max(unit, abs(score))`` of the score is a proof; see `score_units`."""
     max_nodes: int | None
     """Maximum number of nodes of each component's search; 0 for no search."""
     deadline: Deadline
     threads: int
-    report: Callable[[int, SearchProgress], None] | None = None
-    """Called with the number of a component and the progress of its search."""
+    report: Report | None = None
     precedes_solver: bool = False
     """Whether an external solver follows, which heuristics at the limit of nodes would delay."""
 

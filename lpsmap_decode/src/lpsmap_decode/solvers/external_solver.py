@@ -22,6 +22,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.assignment_score import score_assignment
+from lpsmap_decode.results.score_units import unit_of
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with_masks
@@ -137,7 +138,7 @@ def improve_with_solver(
             block = slice(*part.first_variable[c : c + 2].tolist())
             candidate[block], answered[c] = on[part.variables[block]], True
     score = _scores(result, candidate)
-    _judge_answers(solver, answered, score, bound)
+    _judge_answers(solver, answered, score, bound, result.unit)
     better = score > result.score
     chosen = np.where(better[part.component], candidate, chosen)
     result.score = np.where(better, score, result.score)
@@ -150,7 +151,7 @@ def improve_with_solver(
 
 
 def _judge_answers(
-    solver: MapSolver, answered: BoolArray, score: FloatArray, bound: FloatArray
+    solver: MapSolver, answered: BoolArray, score: FloatArray, bound: FloatArray, unit: FloatArray
 ) -> None:
     """Raise for a bound below the score of the same answer, and warn of infeasible answers.
 
@@ -162,8 +163,10 @@ def _judge_answers(
         Components with an answer.
     score, bound
         For each component, the score of the answer by the oracles, and its bound.
+    unit
+        For each component, the unit of its scores.
     """
-    tolerance = MIN_GAP * np.maximum(1.0, np.abs(np.where(np.isfinite(score), score, 0.0)))
+    tolerance = MIN_GAP * np.maximum(unit, np.abs(np.where(np.isfinite(score), score, 0.0)))
     for c in np.flatnonzero(answered & (bound < score - tolerance)).tolist():
         got = f"bound {bound[c]:g} with values that score {score[c]:g}, in component {c}"
         raise wrong_answer(solver, got, "an upper bound of the score of all assignments")
@@ -206,22 +209,24 @@ def solver_answer(
 def _solved(
     program: Program, solver: MapSolver, limits: SearchLimits, start: FloatArray | None
 ) -> Answer:
-    """Return the answer of a solver, with a safety margin on its bound."""
+    """Return the answer of a solver to scores in their unit, with a safety margin on its bound."""
     seconds = limits.deadline.left
+    unit = unit_of(program.scores)
+    given = dataclasses.replace(program, scores=program.scores / unit, masks=program.masks / unit)
     solver_limits = SolverLimits(
         limits.gap, seconds if seconds < math.inf else None, limits.threads
     )
     try:
         with raised_by_ctrl_c():
             if isinstance(solver, StartedSolver):
-                given = solver.solve_from(program, solver_limits, start)
+                answer = solver.solve_from(given, solver_limits, start)
             else:
-                given = solver.solve(program, solver_limits)
-            answer = check_answer(solver, program, given)
+                answer = solver.solve(given, solver_limits)
+            answer = check_answer(solver, given, answer)
     except KeyboardInterrupt:
         return Answer(None, math.inf, interrupted=True)
-    slack = SOLVER_MARGIN * (1.0 + float(np.abs(program.scores).sum()))
-    return answer._replace(bound=answer.bound + slack)
+    slack = SOLVER_MARGIN * (1.0 + float(np.abs(given.scores).sum()))
+    return answer._replace(bound=unit * (answer.bound + slack))
 
 
 def merge_better(target: Assignment, other: Assignment) -> None:
@@ -234,17 +239,6 @@ def merge_better(target: Assignment, other: Assignment) -> None:
     _write(target, np.nan_to_num(values) > 0.0)
 
 
-def _graph_of(assignment: Assignment) -> ScoredGraph:
-    """Return the graph of an assignment; NaN bounds mark components with invalid scores."""
-    return ScoredGraph(
-        assignment.layout,
-        assignment.factors,
-        assignment.scores,
-        assignment.additional_scores,
-        np.isnan(assignment.bound),
-    )
-
-
 def _copied(assignment: Assignment) -> Assignment:
     """Return a copy of an assignment with writable arrays."""
     names = "values", "score", "bound", "n_nodes"
@@ -255,7 +249,7 @@ def _copied(assignment: Assignment) -> Assignment:
 def _scores(assignment: Assignment, chosen: BoolArray) -> FloatArray:
     """Return the score of the assignment of every component, by the oracles of the factors."""
     part, invalid = assignment.layout.part, np.isnan(assignment.bound)
-    eta, eta_v = _graph_of(assignment).of_part()
+    eta, eta_v = assignment.scored_graph.of_part()
     with Watch():
         scores, _ = score_assignment(part, eta, eta_v, chosen)
     return np.where(invalid, -np.inf, scores)
@@ -264,7 +258,7 @@ def _scores(assignment: Assignment, chosen: BoolArray) -> FloatArray:
 def _write(assignment: Assignment, chosen: BoolArray) -> None:
     """Write the values and additionals of an assignment."""
     part = assignment.layout.part
-    _, eta_v = _graph_of(assignment).of_part()
+    _, eta_v = assignment.scored_graph.of_part()
     with Watch():
         _, v = best_additionals(part, eta_v, chosen)
     assignment.values[part.variables] = np.where(assignment.found[part.component], chosen, np.nan)
