@@ -151,7 +151,8 @@ class SolvedNetworks(SolvedGraph):
         step_size = first_step_sizes(part, no_direct, self._eta, self._eta_v, self._options)
         unit = self._unit[part.component]
         scaled = self._eta / unit, self._eta_v / self._unit[part.additional_component]
-        duals = _duals(part, *scaled, self._shares) * np.repeat(unit, np.diff(part.variable_offsets))
+        duals = np.repeat(unit, np.diff(part.variable_offsets))
+        duals *= _duals(part, *scaled, self._shares)
         return WarmStart(means / part.root_degree, duals, step_size, known)
 
     @cached_property
