@@ -61,6 +61,7 @@ from lpsmap_core.model.lengths import check_unambiguous_lengths as check_unambig
 from lpsmap_core.model.lengths import checked_lengths as checked_lengths
 from lpsmap_core.model.linear_constraints import CountBounds as CountBounds
 from lpsmap_core.model.linear_constraints import PartlyConstrained as PartlyConstrained
+from lpsmap_core.model.linear_constraints import constraints_of as constraints_of
 from lpsmap_core.model.memory_limit import MAX_MEMORY as MAX_MEMORY
 from lpsmap_core.model.memory_limit import VIEW_BYTES as VIEW_BYTES
 from lpsmap_core.model.memory_limit import MemoryLimitError as MemoryLimitError

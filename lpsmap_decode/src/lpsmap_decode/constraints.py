@@ -8,7 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, PartlyConstrained, ranges
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Part,
+    PartlyConstrained,
+    constraints_of,
+    ranges,
+)
 
 __all__ = ["FactorRows", "factor_rows", "known_constraints"]
 
@@ -56,30 +64,28 @@ def known_constraints(
 
     Without additionals, those on variables alone are preferred.
     """
-    exact = factor.linear_constraints()
+    exact = constraints_of(factor)
     is_exact = exact is not None and not exact.n_auxiliary
     if isinstance(factor, PartlyConstrained) and (exact is None or not with_additionals):
-        return factor.necessary_constraints(), is_exact
+        return constraints_of(factor, "necessary_constraints"), is_exact
     return exact, is_exact
 
 
-def factor_rows(
-    part: Part, constraints_of: Callable[[Factor], LinearConstraints | None]
-) -> FactorRows:
+def factor_rows(part: Part, known_of: Callable[[Factor], LinearConstraints | None]) -> FactorRows:
     """Return the rows of all factors of a part.
 
     Parameters
     ----------
     part
         The part.
-    constraints_of
+    known_of
         Returns the constraints of a declaration, or None.
     """
     none, pieces, n_rows = np.empty(0, dtype=np.int64), [], 0
     n_columns = part.n_variables + part.n_additionals
     for b, bucket in enumerate(part.buckets):
         for d, declaration in enumerate(bucket.declarations):
-            mine, known = np.flatnonzero(bucket.declaration == d), constraints_of(declaration)
+            mine, known = np.flatnonzero(bucket.declaration == d), known_of(declaration)
             if known is not None and mine.size:
                 rows = _rows_of_declaration(part, b, mine, declaration, known, n_columns)
                 pieces.append(rows._replace(row=rows.row + n_rows))

@@ -21,6 +21,7 @@ from lpsmap_core.api import (
     IntArray,
     Layout,
     PartlyConstrained,
+    constraints_of,
     slot_values,
     stacklevel,
 )
@@ -248,9 +249,9 @@ class Items:
 
 def _constraints(factor: Factor) -> LinearConstraints | None:
     """Return constraints that all structures satisfy, whether these suffice or not."""
-    constraints = factor.linear_constraints()
+    constraints = constraints_of(factor)
     if constraints is None and isinstance(factor, PartlyConstrained):
-        return factor.necessary_constraints()
+        return constraints_of(factor, "necessary_constraints")
     return constraints
 
 

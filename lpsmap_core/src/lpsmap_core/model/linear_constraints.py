@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from lpsmap_core.model.inputs import kind_of
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:  # declarations have constraints
@@ -33,6 +34,12 @@ class LinearConstraints:
         number, the last row is the largest in `row`.
     n_auxiliary
         Number of auxiliary numbers.
+
+    Raises
+    ------
+    ValueError
+        If the entries of A differ in number, have a negative place or a row without bounds, or if a
+        coefficient is not finite or a bound NaN.
     """
 
     def __init__(
@@ -56,6 +63,26 @@ class LinearConstraints:
             n_rows = self.row.max(initial=-1) + 1
             self.low, self.high = (np.full(n_rows, bound) for bound in (self.low, self.high))
         self.n_auxiliary = n_auxiliary
+        self._check()
+
+    def _check(self) -> None:
+        if self.row.ndim != 1 or self.row.shape != self.column.shape:
+            raise ValueError(
+                f"LinearConstraints: row, column: got shapes {self.row.shape} and "
+                f"{self.column.shape}; expected one row and one column for each entry of A."
+            )
+        n_rows, last = len(self.low), self.row.max(initial=-1)
+        first = int(min(self.row.min(initial=0), self.column.min(initial=0)))
+        if first < 0 or last >= n_rows:
+            raise ValueError(
+                f"LinearConstraints: row, column: got numbers from {first} on, rows up to {last}, "
+                f"and bounds of {n_rows} rows; expected numbers from 0 on and bounds of all rows."
+            )
+        if not np.isfinite(self.coefficient).all() or np.isnan([self.low, self.high]).any():
+            raise ValueError(
+                "LinearConstraints: got a coefficient that is not finite, or a bound that is NaN; "
+                "expected finite coefficients. Leave out a bound by -inf or inf."
+            )
 
     @staticmethod
     def deferred(make: Callable[[], LinearConstraints]) -> LinearConstraints:
@@ -90,6 +117,31 @@ class _Deferred(LinearConstraints):
             raise AttributeError(name)
         vars(self).update(vars(self._make()))
         return vars(self)[name]
+
+
+def constraints_of(factor: Factor, name: str = "linear_constraints") -> LinearConstraints | None:
+    """Return and validate the constraints of a declaration, by the name of its method.
+
+    Raises
+    ------
+    TypeError
+        If it returns neither constraints nor None.
+    ValueError
+        If a column is beyond the declaration's numbers.
+    """
+    found, method = getattr(factor, name)(), f"{type(factor).__name__}.{name}"
+    if found is None:
+        return None
+    if not isinstance(found, LinearConstraints):
+        raise TypeError(f"{method} returned {kind_of(found)}; expected LinearConstraints, or None.")
+    n_slots, n_additionals = int(factor.offsets[-1]), factor.n_factors * factor.n_additionals
+    last, n = found.column.max(initial=-1), n_slots + n_additionals + found.n_auxiliary
+    if last >= n:
+        raise ValueError(
+            f"{method} returned column {last}; expected columns below {n}: {n_slots} slots, "
+            f"{n_additionals} additionals and {found.n_auxiliary} auxiliary numbers."
+        )
+    return found
 
 
 class CountBounds(_Deferred):

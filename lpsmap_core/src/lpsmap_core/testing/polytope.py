@@ -7,7 +7,11 @@ import itertools
 import numpy as np
 
 from lpsmap_core.model.factor import Factor
-from lpsmap_core.model.linear_constraints import LinearConstraints, PartlyConstrained
+from lpsmap_core.model.linear_constraints import (
+    LinearConstraints,
+    PartlyConstrained,
+    constraints_of,
+)
 from lpsmap_core.model.slots import slots_of
 from lpsmap_core.testing.draws import DRAWS, random_scores
 from lpsmap_core.testing.linear_program import best_point
@@ -28,10 +32,9 @@ def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAW
     Scores of 1 and -1 reveal whether a 0/1 point is a structure. If there are few such points, all
     are tried.
     """
-    constraints = factor.linear_constraints()
+    constraints = _constraints(factor, "linear_constraints")
     if constraints is None:
         return
-    _check_entries(factor, "linear_constraints", constraints)
     rng, oracles = np.random.default_rng(seed), oracles_of(factor)
     longest = max(oracle.size for oracle in oracles)
     if 2**longest <= MAX_POINTS:
@@ -42,31 +45,18 @@ def check_linear_constraints(factor: Factor, *, seed: int = 0, draws: int = DRAW
         _compare_with_oracles(factor, constraints, oracles, scores)
 
 
-def _check_entries(factor: Factor, method: str, constraints: LinearConstraints) -> None:
-    """Validate that a method returned constraints whose entries have a row and a column."""
-    rule = f"{method} returns LinearConstraints, whose entries have a row and a column, "
-    rule += "because solvers read them as a matrix"
-    if not isinstance(constraints, LinearConstraints):
-        expected = "lpsmap_core.LinearConstraints, or None"
-        raise broken(rule, repr(constraints), expected, repr(factor))
-    row, column, n_rows = constraints.row, constraints.column, len(constraints.low)
-    if row.shape != column.shape:
-        sizes = f"row of shape {row.shape} and column of shape {column.shape}"
-        raise broken(rule, sizes, "equal shapes", repr(factor))
-    n_slots, n_additionals = int(factor.offsets[-1]), factor.n_factors * factor.n_additionals
-    n_columns = n_slots + n_additionals + constraints.n_auxiliary
-    if not (_within(row, n_rows) and _within(column, n_columns)):
+def _constraints(factor: Factor, method: str) -> LinearConstraints | None:
+    """Return what a method returns, if that describes the declaration, or None."""
+    try:
+        return constraints_of(factor, method)
+    except (TypeError, ValueError) as error:
         raise broken(
-            rule,
-            f"rows from {row.min()} to {row.max()}, columns from {column.min()} to {column.max()}",
-            f"rows below {n_rows}, the number of bounds, and columns below {n_columns}: {n_slots} "
-            f"slots, {n_additionals} additionals and {constraints.n_auxiliary} auxiliary numbers",
+            f"{method} returns LinearConstraints, whose entries have a row and a column, because "
+            "solvers read them as a matrix",
+            str(error),
+            "constraints on the numbers of the declaration",
             repr(factor),
-        )
-
-
-def _within(index: IntArray, n: int) -> bool:
-    return not index.size or bool(index.min() >= 0 and index.max() < n)
+        ) from error
 
 
 def _compare_with_oracles(
@@ -107,8 +97,9 @@ def check_necessary_constraints(factor: Factor, *, seed: int = 0, draws: int = D
     """Every structure meets those `necessary_constraints` that are on slots alone."""
     if not isinstance(factor, PartlyConstrained):
         return
-    constraints = factor.necessary_constraints()
-    _check_entries(factor, "necessary_constraints", constraints)
+    constraints = _constraints(factor, "necessary_constraints")
+    if constraints is None:
+        return
     low, high, n_rows = constraints.low, constraints.high, len(constraints.low)
     rng, n_slots = np.random.default_rng(seed), int(factor.offsets[-1])
     on_slots = np.ones(n_rows, dtype=bool)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import FloatArray, IntArray, Layout, Part
+from lpsmap_core.api import FloatArray, IntArray, Layout, Part, constraints_of
 from lpsmap_decode.constraints import FactorRows, factor_rows
 from lpsmap_decode.solvers.map_solver import Program
 
@@ -108,7 +108,7 @@ def programs(
         The components.
     """
     part = layout.part
-    rows = factor_rows(part, lambda factor: factor.linear_constraints())
+    rows = factor_rows(part, constraints_of)
     of_row, of_column = _components(rows, part)
     columns, first_column = _grouped(of_column, layout.n_components)
     some_rows, first_row = _grouped(of_row, layout.n_components)

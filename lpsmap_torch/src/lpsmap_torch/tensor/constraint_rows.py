@@ -10,7 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Factor, LinearConstraints
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, offsets_of, ranges
+from lpsmap_core.api import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Part,
+    constraints_of,
+    offsets_of,
+    ranges,
+)
 
 
 class ConstraintRows(NamedTuple):
@@ -30,7 +38,7 @@ class ConstraintRows(NamedTuple):
 
 def described(declaration: Factor) -> LinearConstraints | None:
     """Return the linear constraints of a declaration; None with auxiliary numbers, or without."""
-    constraints = declaration.linear_constraints()
+    constraints = constraints_of(declaration)
     return None if constraints is None or constraints.n_auxiliary else constraints
 
 
