@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import LOWER
+from lpsmap_core import LOWER, Factor, FactorGraph, LocalSolver
 from lpsmap_factors_logic import Pair
 from planted_faults.registry import caught_by
 from sound_types import Closed, ClosedKernel
@@ -34,6 +34,33 @@ class AtMostOneOf(Closed):
         return solution._replace(
             z=np.where((box * delta).sum(axis=1, keepdims=True) < 1, box, solution.z)
         )
+
+
+class PoolsInfiniteScores(LocalSolver):
+    """Projects pairs (x, y) onto 1 >= x >= y >= 0, without `make_finite`."""
+
+    def solve(self, rows, a, eta_v, z, v, max_iterations):
+        scores, delta = a.reshape(-1, 2)[rows], self.delta.reshape(-1, 2)[rows]
+        apart, pooled = scores * delta, (scores / delta).sum(axis=1) / (delta**-2.0).sum(axis=1)
+        m = np.where(apart[:, :1] >= apart[:, 1:], apart, pooled[:, None])
+        z.reshape(-1, 2)[rows] = np.clip(m, 0.0, 1.0) / delta
+
+
+@caught_by("check_contradictory_scores")
+class OneOnlyAfterTheOther(Factor):
+    @classmethod
+    def examples(cls):
+        return [cls(FactorGraph().variable((3, 2)))]
+
+    @classmethod
+    def local_solver(cls):
+        return PoolsInfiniteScores
+
+    def solve_map(self, eta_u, eta_v):
+        return int(np.argmax([0.0, eta_u[0], eta_u[0] + eta_u[1]]))
+
+    def vertex(self, y):
+        return (np.arange(2) < y).astype(float), []
 
 
 @caught_by("check_override_is_complete")

@@ -80,6 +80,7 @@ SOLUTION: tuple[Check, ...] = (
     local_jacobians.check_jvp_is_projection,
     graphs.check_negation,
     graphs.check_forbidden_scores,
+    graphs.check_contradictory_scores,
     graphs.check_sharp_scores,
     graphs.check_distribution,
 )

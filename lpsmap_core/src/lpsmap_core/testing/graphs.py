@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lpsmap_core.engine.status import Status
 from lpsmap_core.graph import FactorGraph
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.slots import flipped_slots, placed_slots, slot_values, slots_of
@@ -173,6 +174,39 @@ def check_forbidden_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS)
                     "best remaining structure",
                     graph.where(oracle, draw),
                 )
+
+
+def check_contradictory_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
+    """If every variable is forced, the structure with these values is found, or its absence."""
+    rng = np.random.default_rng(seed)
+    scores, eta_v = _draw(factor, rng, draws)
+    on = rng.random(scores.shape) < 0.5
+    flip = on ^ slot_values(factor, factor.variables.negated)
+    graph = declared_again(factor, np.where(on, np.inf, -np.inf), eta_v, flip)
+    solution, mu, _ = graph.solve()
+    for oracle in oracles_of(factor):
+        slots = slots_of(factor, oracle.i)
+        for draw, again in enumerate(graph.factors):
+            if oracle.arity == 0:
+                continue  # without variables a factor has no component
+            point, component = 1.0 * on[draw, slots], _component(again, solution, slots)
+            best = oracle(HUGE * (2.0 * point - 1.0), np.zeros(factor.n_additionals))
+            exists = np.array_equal(best.vertex[: oracle.arity], point)
+            status = solution.status[component]
+            found = status.ok and np.array_equal(mu[draw, slots], point)
+            if not (found if exists else status is Status.INFEASIBLE):
+                raise broken(
+                    "if -inf leaves one structure, a solve returns it, and if it leaves none, the "
+                    "status is INFEASIBLE, because users act on the status",
+                    f"{status.name}, marginals of the slots {mu[draw, slots].tolist()}",
+                    f"{point.tolist()}" if exists else "INFEASIBLE",
+                    graph.where(oracle, draw),
+                )
+
+
+def _component(factor: Factor, solution: Solution, slots: slice) -> int:
+    """Return the component of some slots of a declaration."""
+    return int(solution.layout.component[slot_values(factor, factor.variables.index)[slots][0]])
 
 
 def check_sharp_scores(factor: Factor, *, seed: int = 0, draws: int = DRAWS) -> None:
