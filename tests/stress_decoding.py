@@ -27,6 +27,7 @@ from lpsmap import FactorGraph, Solution, Status
 from lpsmap_core.api import flipped_slots, slots_of
 from lpsmap_core.testing.oracle import oracles_of
 from lpsmap_decode import Assignment, solve_many
+from lpsmap_decode.results.score_units import score_units
 from rules import RULES
 from stress import checked_large, describe, reports, run
 from stress_graphs import Piece, StressGraph, draw_graph
@@ -193,9 +194,9 @@ class Judge:
             if score > -np.inf:
                 self.note(what, c, f"got {score}, where there are {len(table.score)} assignments")
             return
-        best, slack = _clipped(table.score[rank]), _rounding(table)
-        least = best - found.gap * max(1.0, abs(best)) - slack
-        if rank == 0 and bound < best - slack - self.doubt:
+        best, slack, unit = _clipped(table.score[rank]), _rounding(table), found.unit[c]
+        least = best - found.gap * max(unit, abs(best)) - slack
+        if rank == 0 and bound < best - slack - unit * self.doubt:
             self.note(what, c, f"bound {bound} is below the best, {best}")
         if score == -np.inf:
             if proved:
@@ -213,6 +214,7 @@ class Judge:
 
     def relaxation(self, what: str, found: Solution) -> None:
         """Judge LP-MAP: its bound, its status, and values that are whole."""
+        units = score_units(found.layout.part, *found.graph.of_part())
         for c, table in enumerate(self.components):
             if table is None:
                 continue
@@ -225,8 +227,8 @@ class Judge:
             bound = found.objective[c] + found.gap[c]
             if np.isfinite(bound) and status is not Status.INFEASIBLE:
                 # copies that nearly agree make the objective as doubtful as the tolerance
-                doubt = 1e-5 * max(1.0, _clipped(table.size.max())) if not found.ok else 0.0
-                if bound < best - max(slack, doubt, 2e-6 * max(1.0, abs(best))):
+                doubt = 1e-5 * max(units[c], _clipped(table.size.max())) if not found.ok else 0.0
+                if bound < best - max(slack, doubt, 2e-6 * max(units[c], abs(best))):
                     self.note(what, c, f"bound {bound} is below the best, {best} ({status.name})")
             if status in (Status.SOLVED, Status.CONVERGED):
                 if not ((values > -1e-6) & (values < 1.0 + 1e-6)).all():
