@@ -57,6 +57,15 @@ def test_the_best_few_in_their_order(seed: int, scale: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7 * np.abs(drawn.eta).sum())
 
 
+def test_duals_around_one_give_no_bound_on_tiny_scores() -> None:
+    """Their sums with scores of 1e-60 lose the scores, and were below the best assignment."""
+    drawn = draw(47, 1e-60)
+    _, scores = all_scores(drawn)
+    graph, _, _ = drawn.build()
+    found = graph.solve().decode()
+    assert found.total == pytest.approx(float(scores.max()), rel=1e-7)
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_another_solver(scale: float) -> None:
     pytest.importorskip("highspy")

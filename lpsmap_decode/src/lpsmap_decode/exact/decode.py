@@ -49,6 +49,11 @@ with the quadratic term. These are differences of marginals, which can be far la
 trees with budgets took 200 iterations from there at a scale of 0.001, and 59 from zero."""
 
 
+MIN_UNIT = 1e-4
+"""Minimum unit of scores for bounds of a solution with the quadratic term. Its duals are around 1,
+so that their sums with small scores lose the digits of these."""
+
+
 class _Rounded(NamedTuple):
     """An assignment of the variables of a part, and a bound on all others."""
 
@@ -177,8 +182,8 @@ def _round(
 ) -> _Rounded:
     """Round the marginals of a relaxed solution, for scores in their unit.
 
-    If it has the quadratic term, it has no bounds where `far` scores were reduced; LP-MAP reduces
-    them itself.
+    If it has the quadratic term, it has no bounds where scores are small, or where `far` ones were
+    reduced; LP-MAP reduces them itself.
     """
     graph, values, solved = relaxation.graph, relaxation.values, relaxation.solved
     part, bad = graph.layout.part, graph.non_finite
@@ -186,7 +191,7 @@ def _round(
     chosen = (means > 0.5) & ~np.isneginf(eta)
     bound = np.where(bad, np.nan, _bounds_of(solved, bad) / unit)
     if solved.quadratic:
-        bound[far] = np.inf
+        bound[far | (unit < MIN_UNIT)] = np.inf
     return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), bound)
 
 
