@@ -66,9 +66,9 @@ class ProgressLog:
             return
         self._last[component] = now
         self._history.append((self.seconds, component, *now))
-        best = "none yet" if how_far.score == -np.inf else f"{how_far.score:.6f}"
+        best = "none yet" if how_far.score == -np.inf else f"{how_far.score:.9g}"
         self._say(
-            f"component {component}: best {best}, bound {how_far.bound:.6f}, "
+            f"component {component}: best {best}, bound {how_far.bound:.9g}, "
             f"gap {relative_gap(*now)}, {how_far.n_nodes} nodes, {self.seconds:.1f} s"
         )
 
@@ -121,7 +121,8 @@ class ProgressLog:
 
 
 def relative_gap(score: float, bound: float) -> str:
-    """Return the gap between a bound and a score, in percent of the score."""
+    """Return the gap between a bound and a score, in percent of the score, or of the bound."""
     if not np.isfinite(score) or not np.isfinite(bound):
         return "open"
-    return f"{100.0 * max(bound - score, 0.0) / max(1.0, abs(score)):.3g} %"
+    size = abs(score) or abs(bound) or 1.0
+    return f"{100.0 * max(bound - score, 0.0) / size:.3g} %"
