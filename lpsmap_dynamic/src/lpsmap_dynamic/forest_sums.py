@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Scores
-from lpsmap_core.api import FloatArray, IntArray
+from lpsmap_core.api import FloatArray
 from lpsmap_dynamic.exact_sums import add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest, Step
 from lpsmap_dynamic.inference import Beliefs, Found, LogPartition
@@ -70,12 +70,15 @@ class ForestSums:
         of_factor = forest.component_of_all_factors
         m, n, doubt = np.zeros(len(self._total)), np.zeros(len(self._eta_v)), np.zeros_like(on.high)
         for step in reversed(forest.steps):
-            factors, links, extra = step.factors, step.links, self._extra(step)
-            weight = self._weights(step, m)
-            doubt[factors] = _mix(weight, on.entropy[factors], off.entropy[factors])
-            slots = _mix(weight[step.place], on.m[links], off.m[links])
+            factors, links = step.factors, step.links
+            doubt[factors], slots, extra = on.entropy[factors], on.m[links], self._rows(on.n, step)
+            if step.parent is not None:
+                weight = m[forest.variable[step.parent]]
+                doubt[factors] = _mix(weight, doubt[factors], off.entropy[factors])
+                slots = _mix(weight[step.place], slots, off.m[links])
+                extra = _mix(weight[:, None], extra, self._rows(off.n, step))
             m[forest.variable[links]] = np.where(forest.negated[links], 1.0 - slots, slots)
-            n[extra] = _mix(weight[:, None], on.n[extra], off.n[extra])
+            self._table(n, step)[step.rows] = extra
         size = forest.n_components + 1
         m, of_merged = np.split(m, [forest.n_variables])
         np.add.at(n, forest.merged_additionals, of_merged)
@@ -100,12 +103,13 @@ class ForestSums:
         d_total = np.append(direction.eta_u, direction.eta_v[forest.merged_additionals])
         d_eta = np.zeros(len(self._eta_u))
         for step in forest.steps:
-            links, extra = step.links, self._extra(step)
+            links = step.links
             moved = d_total[forest.variable[links]]
             d_eta[links] = np.where(forest.negated[links], -moved, moved)
             if step.parent is not None:
                 change = (on.m[links] - off.m[links]) * d_eta[links]
-                d_message = ((on.n[extra] - off.n[extra]) * direction.eta_v[extra]).sum(axis=1)
+                of_parent = self._rows(on.n, step) - self._rows(off.n, step)
+                d_message = (of_parent * self._rows(direction.eta_v, step)).sum(axis=1)
                 d_message += np.bincount(step.place, change, minlength=len(step.rows))
                 decided = np.isinf(on.high[step.factors]) | np.isinf(off.high[step.factors])
                 d_message = np.where(decided, 0.0, d_message)
@@ -114,19 +118,18 @@ class ForestSums:
         m = self.beliefs().m
         d_m, d_n = np.zeros_like(d_total), np.zeros_like(self._eta_v)
         for step in reversed(forest.steps):
-            links, extra = step.links, self._extra(step)
-            weight, d_weight = self._weights(step, m), np.zeros(len(step.rows))
-            d_on = self._multiply(step, along, True)
-            d_slots, d_extra = d_on.eta_u, d_on.eta_v
+            links = step.links
+            d_slots, d_extra = self._multiply(step, along, True)
             if step.parent is not None:
-                d_weight = d_m[forest.variable[step.parent]]
+                parent = forest.variable[step.parent]
+                weight, d_weight = m[parent], d_m[parent]
                 d_off = self._multiply(step, along, False)
                 d_slots = _mix(weight[step.place], d_slots, d_off.eta_u)
                 d_slots += d_weight[step.place] * (on.m[links] - off.m[links])
                 d_extra = _mix(weight[:, None], d_extra, d_off.eta_v)
-                d_extra += d_weight[:, None] * (on.n[extra] - off.n[extra])
+                d_extra += d_weight[:, None] * (self._rows(on.n, step) - self._rows(off.n, step))
             d_m[forest.variable[links]] = np.where(forest.negated[links], -d_slots, d_slots)
-            d_n[extra] = d_extra
+            self._table(d_n, step)[step.rows] = d_extra
         d_m, of_merged = np.split(d_m, [forest.n_variables])
         np.add.at(d_n, forest.merged_additionals, of_merged)
         return Scores(d_m, d_n)
@@ -153,7 +156,7 @@ class ForestSums:
                 extra = np.where(on[:, :, None], extra, others[1])
             negated = forest.negated[step.links]
             values[:, forest.variable[step.links]] = np.where(negated, 1.0 - slots, slots)
-            additionals[:, self._extra(step)] = extra
+            self._table(additionals, step)[:, step.rows] = extra
         values, of_merged = np.split(values, [forest.n_variables], axis=1)
         np.add.at(additionals.T, forest.merged_additionals, of_merged.T)
         without = np.isneginf(self.beliefs().log_partition)
@@ -198,19 +201,17 @@ class ForestSums:
             sums.low[step.factors] = beliefs.remainder[step.rows]
         sums.entropy[step.factors] = beliefs.entropy[step.rows]
         sums.m[step.links] = beliefs.m[step.links - forest.first_link[d]]
-        extra = self._extra(step)
-        sums.n[extra] = beliefs.n[extra - forest.first_additional[d]]
+        table = self._table(sums.n, step)
+        table[step.rows] = beliefs.n.reshape(table.shape)[step.rows]
 
     def _multiply(self, step: Step, direction: Scores, on: bool) -> Scores:
         """Return the products with Hessians of factors whose parents are on, or off."""
-        d, forest, extra = step.declaration, self._forest, self._extra(step)
-        links, additionals = self._ranges(d)
+        links, additionals = self._ranges(step.declaration)
         along = Scores(direction.eta_u[links], direction.eta_v[additionals])
-        product = self._sums[d].hessian_product(step.rows, self._scores(step, on), along)
-        return Scores(
-            product.eta_u[step.links - forest.first_link[d]],
-            product.eta_v[extra - forest.first_additional[d]],
-        )
+        sums = self._sums[step.declaration]
+        product = sums.hessian_product(step.rows, self._scores(step, on), along)
+        of_additionals = product.eta_v.reshape(self._table(direction.eta_v, step).shape)
+        return Scores(product.eta_u[step.links - links.start], of_additionals[step.rows])
 
     def _draw(self, step: Step, samples: Found) -> tuple[FloatArray, FloatArray]:
         """Return (n, L) values of the links of a step, and (n, R, A) additionals, of samples."""
@@ -251,18 +252,19 @@ class ForestSums:
         forest, d = self._forest, declaration
         return slice(*forest.first_link[d : d + 2]), slice(*forest.first_additional[d : d + 2])
 
-    def _extra(self, step: Step) -> IntArray:
-        """Return the (R, n_additionals) additionals of factors."""
-        n = self._forest.declarations[step.declaration].n_additionals
-        first = self._forest.first_additional[step.declaration] + step.rows * n
-        positions: IntArray = first[:, None] + np.arange(n)
-        return positions
+    def _table(self, additionals: FloatArray, step: Step) -> FloatArray:
+        """Return a view of a declaration's additionals, (..., n_factors, n_additionals)."""
+        factor, (_, own) = (
+            self._forest.declarations[step.declaration],
+            self._ranges(step.declaration),
+        )
+        shape = *additionals.shape[:-1], factor.n_factors, factor.n_additionals
+        return additionals[..., own].reshape(shape)
 
-    def _weights(self, step: Step, m: FloatArray) -> FloatArray:
-        """Return the marginals of the parents of factors; 1 for roots."""
-        if step.parent is None:
-            return np.ones(len(step.rows))
-        return m[self._forest.variable[step.parent]]
+    def _rows(self, additionals: FloatArray, step: Step) -> FloatArray:
+        """Return the (R, n_additionals) additionals of factors."""
+        rows: FloatArray = self._table(additionals, step)[step.rows]
+        return rows
 
 
 def _mix(weight: FloatArray, on: FloatArray, off: FloatArray) -> FloatArray:
