@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,9 +32,10 @@ def with_slopes(
     item = [items.of_variable]
     for factor, scores, slope in zip(graph.factors, graph._additionals, additionals, strict=True):
         if scores is not None and slope is not None and scores.numel():
-            inputs.append(scores.reshape(-1))
-            slopes.append(slope.reshape(-1))
-            item.append(np.repeat(items.of_factors(factor), factor.n_additionals))
+            shape = factor.n_factors, factor.n_additionals
+            inputs.append(scores.reshape(shape))
+            slopes.append(slope.reshape(shape))
+            item.append(items.of_factors(factor)[:, None])
     if squares is not None and isinstance(graph._temperature, Tensor):
         inputs.append(graph._temperature.to(squares).expand(len(squares)))
         slopes.append(squares)
@@ -50,8 +50,8 @@ def with_slopes(
 class _WithSlopes(torch.autograd.Function):
     """The identity on given values, with given slopes as its derivative.
 
-    Its tensors are inputs, their slopes, and for each entry of the inputs the only item that it
-    affects; -1 for none.
+    Its tensors are inputs, their slopes, and for each entry or row of the inputs the only item that
+    it affects; -1 for none.
     """
 
     @staticmethod

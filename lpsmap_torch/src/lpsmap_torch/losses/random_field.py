@@ -140,7 +140,7 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
     items.check_not_forbidden(scores)
     everything = _sums(graph, graph.factors, all_variables(graph), graph.factors, items)
     if labels.are_complete(layout):
-        given = _structure(graph, items, everything)
+        given = _structure(graph, scores, items, everything)
     else:
         given = _completions(graph, scores, labels, items)
     counted = torch.from_numpy(items.of_variable >= 0).to(everything.variables.device)
@@ -208,17 +208,18 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
     return Sums(worth, sums.rest + rest + lost, variables, sums.additionals)
 
 
-def _structure(graph: TorchFactorGraph, items: Items, like: Sums) -> Sums:
+def _structure(graph: TorchFactorGraph, scores: FloatArray, items: Items, like: Sums) -> Sums:
     """Return the structure, or the marginals, given by complete labels, and their score."""
     eta_v = [graph.additional_scores(factor) for factor in graph.factors]
     known, nu = items.point(graph.factors, eta_v)
-    on = np.where(known > 0.0, graph.flat_scores(), 0.0) * known
+    on = np.where(known > 0.0, scores, 0.0) * known
     worth, rest = _sum_exactly(items, items.of_variable, on)
     additionals = []
     for factor, eta, n, like_n in zip(graph.factors, eta_v, nu, like.additionals, strict=True):
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
-        owner = np.repeat(items.of_factors(factor), factor.n_additionals)
-        high, low = _sum_exactly(items, owner, (np.where(n != 0.0, eta, 0.0) * n).reshape(-1))
+        row, place = np.nonzero(n)
+        on = eta[row, place] * n[row, place]
+        high, low = _sum_exactly(items, items.of_factors(factor)[row], on)
         worth, lost = add_exactly(worth, high)
         rest = rest + low + lost
     return Sums(worth, rest, torch.from_numpy(known).to(like.variables), additionals)
