@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,6 +24,7 @@ from lpsmap_dynamic import (
 )
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph, values_of
+from lpsmap_torch.temperature import Temperature
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]
 """A function that returns factors over variables, like a factor type: ``factors(u,
@@ -72,9 +74,10 @@ class BuiltGraph:
         Its variables whose scores are those of the batch, or functions of them.
     declared
         The declarations.
-    n_items
-        The number of items of the batch, which have no weights if one of their components is
-        infeasible.
+    batch
+        The shape of the items, which have no weights if one of their components is infeasible.
+    n_parameters
+        The number of parameters of an item; None for the graph of a function.
 
     Attributes
     ----------
@@ -88,6 +91,8 @@ class BuiltGraph:
         Flags of the scores that do not count, in their shape.
     prepare
         Maps the scores of the batch to those of the variables; the identity at first.
+    temperature
+        That by which the scores are divided, which broadcasts to the batch; 1 at first.
     """
 
     def __init__(
@@ -95,11 +100,14 @@ class BuiltGraph:
         graph: FactorGraph,
         block: Variables,
         declared: Declarations,
-        n_items: int,
+        batch: tuple[int, ...],
+        n_parameters: int | None = None,
     ) -> None:
         self.graph: Any = graph
-        self.block, self.declared, self.n_items = block, declared, n_items
+        self.block, self.declared = block, declared
+        self.batch, self.n_items, self.n_parameters = batch, math.prod(batch), n_parameters
         self.prepare: Callable[[Tensor], Tensor] = _same
+        self.temperature: Temperature = 1.0
         self.variables = block if declared.shown is Ellipsis else block[declared.shown]
         self.padding: BoolArray = ~in_factors(graph)[self.variables.index]
         if declared.forbidden is not None:
@@ -241,6 +249,13 @@ class BuiltGraph:
         result = self.graph.solve_map(**{"exact": True, **options})
         return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, result))
 
+    def by_item(self, of_components: Tensor) -> Tensor:
+        """Return (..., *batch) sums of (..., n_components) numbers over the components of items."""
+        item = torch.from_numpy(self.items().of_component).to(of_components.device)
+        sums = of_components.new_zeros(*of_components.shape[:-1], self.n_items)
+        sums = sums.index_add(-1, item[item >= 0], of_components[..., item >= 0])
+        return sums.reshape((*sums.shape[:-1], *self.batch))
+
     def items(self) -> Items:
         """Return the items of the batch.
 
@@ -267,11 +282,14 @@ def _same(scores: Tensor) -> Tensor:
 
 
 def built_by(
-    function: Factors, scores: Tensor, arguments: Mapping[str, Any], n_items: int | None = None
+    function: Factors,
+    scores: Tensor,
+    arguments: Mapping[str, Any],
+    batch: tuple[int, ...] | None = None,
 ) -> BuiltGraph:
     """Return the graph of the factors that a function returns for variables with scores.
 
-    `n_items` of None stands for the entries of the first axis of the scores.
+    A batch of None stands for the first axis of the scores.
     """
     check_accepted(function, arguments)
     graph = TorchFactorGraph()
@@ -279,9 +297,9 @@ def built_by(
     made = function(u, **arguments)
     for factor in made if isinstance(made, (list, tuple)) else [made]:
         graph.add(factor)  # type: ignore[type-var]
-    if n_items is None:
-        n_items = len(u) if u.ndim else 1
-    built = BuiltGraph(graph, u, Declarations(graph.factors), n_items)
+    built = BuiltGraph(
+        graph, u, Declarations(graph.factors), u.shape[:1] if batch is None else batch
+    )
     if built.padding.any():
         built.rescore(scores)
     return built

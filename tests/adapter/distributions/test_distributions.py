@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lpsmap import AtMostOne, ConvergenceWarning, Sequence, Xor
+from lpsmap_dynamic.forest_sums import ForestSums
 from lpsmap_torch.distributions import (
     Alignment,
     BinaryTree,
@@ -566,6 +567,21 @@ def test_gradients_after_a_sample_without_gradients() -> None:
         d.log_prob(value)
     d.log_prob(value).sum().backward()
     assert scores.grad is not None and scores.grad.any()
+
+
+def test_results_share_their_sums_and_have_gradients_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    init = ForestSums.__init__
+    monkeypatch.setattr(ForestSums, "__init__", lambda *args: made.append(init(*args)))
+    scores = torch.arange(12.0).reshape(2, 3, 2).sin().requires_grad_()
+    d = Chain(scores, torch.eye(2))
+    for result in (d.log_partition, d.entropy(), d.marginals, d.log_prob(d.sample())):
+        scores.grad = None
+        result.square().sum().backward()
+        assert scores.grad is not None and scores.grad.any()
+    assert len(made) == 1
 
 
 # -------------------------------------------------------------------- masks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -17,8 +18,9 @@ from lpsmap_core import Factor, Variables
 from lpsmap_core.api import BoolArray, FloatArray, cached_property, checked_count, slot_values
 from lpsmap_dynamic import complete_assignment
 from lpsmap_torch.built_graph import Factors, built_by
-from lpsmap_torch.estimators import GibbsMarginals, SparseMarginals
-from lpsmap_torch.estimators.samples import samples_of
+from lpsmap_torch.estimators import SparseMarginals
+from lpsmap_torch.estimators.gibbs_marginals import gibbs_marginals
+from lpsmap_torch.estimators.samples import seed_of
 from lpsmap_torch.forms import Form, Indicators
 from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import values_of
@@ -112,8 +114,8 @@ class StructuredDistribution(Distribution):
         self._form_of, self.form = form, form(event)
         # sums may overflow half precision
         in_full = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        self._built = built = built_by(build, in_full, arguments, math.prod(batch))
-        self._items = self._built.items()
+        self._built = built = built_by(build, in_full, arguments, tuple(batch))
+        self._items = built.items()
         if built.graph.n_variables != scores.numel():
             raise ValueError(
                 f"{type(self).__name__}: build creates variables; expected factors over those of "
@@ -126,17 +128,17 @@ class StructuredDistribution(Distribution):
     @property
     def log_partition(self) -> Tensor:
         """``(*batch_shape,)`` the log-partition functions; -inf without a structure."""
-        return self._by_item(self._gibbs.log_partition)
+        return self._built.by_item(self._gibbs.log_partition)
 
     @property
     def marginals(self) -> Tensor:
         """Probabilities that the variables are on, like the scores; zeros in the padding."""
-        estimate = GibbsMarginals().estimate(self._built.graph, {})
+        estimate = gibbs_marginals(self._gibbs, self._built.graph)
         return self._built.shown(estimate).to(self.scores.dtype)
 
     def entropy(self) -> Tensor:
         """Return the ``(*batch_shape,)`` entropies, in nats."""
-        return self._by_item(self._gibbs.entropy)
+        return self._built.by_item(self._gibbs.entropy)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the ``(*sample_shape, *batch_shape)`` log-probabilities of structures.
@@ -170,8 +172,8 @@ class StructuredDistribution(Distribution):
                 f"that its factors allow{self.form.convention}. validate_args=False gives -inf "
                 "instead."
             )
-        there = torch.from_numpy(allowed).to(log_p.device)
-        log_p = log_p.where(there, log_p.new_tensor(-torch.inf))
+        forbidden = torch.from_numpy(~allowed).reshape(log_p.shape)
+        log_p = log_p.masked_fill(forbidden.to(log_p.device), -torch.inf)
         return log_p.reshape((*samples, *self.batch_shape))
 
     def kl(self, other: StructuredDistribution) -> Tensor:
@@ -197,7 +199,7 @@ class StructuredDistribution(Distribution):
                 f"kl: got {self} and {other}, whose structures differ; expected the same factors, "
                 "lengths and parameters."
             )
-        return self._by_item(self._gibbs.kl(other._gibbs))
+        return self._built.by_item(self._gibbs.kl(other._gibbs))
 
     # ---------------------------------------------------------------- some structures
 
@@ -216,8 +218,8 @@ class StructuredDistribution(Distribution):
         """
         shape = torch.Size(sample_shape)
         with torch.no_grad():
-            values, _ = samples_of(self._built.graph, self._items, max(shape.numel(), 1), None)
-            value = self.form.read(self._built.shown_samples(values))[: shape.numel()]
+            drawn = self._gibbs.sample(max(shape.numel(), 1), seed_of(None))
+            value = self.form.read(self._built.shown_samples(drawn.values))[: shape.numel()]
         return value.reshape(self._extended_shape(shape))
 
     @property
@@ -244,9 +246,10 @@ class StructuredDistribution(Distribution):
         ranked, there = ranking_of(graph, self._items, checked_count("k_best: k", k))
         values = torch.from_numpy(ranked).to(self.scores.device)
         log_p, _ = self._log_probs(ranked)
-        log_p = log_p.masked_fill(torch.from_numpy(~there).to(log_p.device), -torch.inf)
+        missing = torch.from_numpy(~there).reshape(log_p.shape)
+        log_p = log_p.masked_fill(missing.to(log_p.device), -torch.inf)
         shown = self.form.read(self._built.shown_samples(values))
-        return KBest(shown, log_p.reshape(k, *self.batch_shape))
+        return KBest(shown, log_p)
 
     # ---------------------------------------------------------------- the sparse sister
 
@@ -326,17 +329,16 @@ class StructuredDistribution(Distribution):
 
     # ---------------------------------------------------------------- internals
 
-    @cached_property
+    @property
     def _gibbs(self) -> TorchGraphGibbs:
-        gibbs: TorchGraphGibbs = self._built.graph.gibbs()
-        return gibbs
+        """The sums, which are computed once, for results that autograd can free one by one."""
+        return copy.copy(self._sums)
 
-    def _by_item(self, of_components: Tensor) -> Tensor:
-        """Return the sums over the components of every instance."""
-        item = torch.from_numpy(self._items.of_component).to(of_components.device)
-        sums = of_components.new_zeros(*of_components.shape[:-1], self._built.n_items)
-        sums = sums.index_add(-1, item[item >= 0], of_components[..., item >= 0])
-        return sums.reshape((*sums.shape[:-1], *self.batch_shape))
+    @cached_property
+    def _sums(self) -> TorchGraphGibbs:
+        gibbs: TorchGraphGibbs = self._built.graph.gibbs()
+        _ = gibbs._beliefs  # copies share them
+        return gibbs
 
     def _written(self, value: Tensor) -> FloatArray:
         """Return (n, n_variables) zeros and ones for n values."""
@@ -349,7 +351,7 @@ class StructuredDistribution(Distribution):
         return written
 
     def _log_probs(self, values: FloatArray) -> tuple[Tensor, BoolArray]:
-        """Return (n, n_items) log-probabilities of n assignments, and whether they are allowed."""
+        """Return (n, *batch) log-probabilities of n assignments, and flags of those allowed."""
         graph, n = self._built.graph, len(values)
         factors = graph.factors
         eta_v = [np.nan_to_num(graph.additional_scores(f), neginf=FORBIDDEN) for f in factors]
@@ -359,8 +361,8 @@ class StructuredDistribution(Distribution):
             item = self._items.of_factors(factor)
             sample, row = np.nonzero(~of_factors & (item >= 0))
             allowed[sample, item[row]] = False
-        log_p = self._by_item(self._gibbs.log_probability(values, completed.additionals))
-        return log_p.reshape(n, self._built.n_items), allowed
+        log_p = self._gibbs.log_probability(values, completed.additionals)
+        return self._built.by_item(log_p), allowed
 
     def _with(
         self,

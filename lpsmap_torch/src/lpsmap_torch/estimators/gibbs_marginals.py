@@ -34,11 +34,15 @@ class GibbsMarginals(Estimator):
         ValueError
             If the sums over factors that form a cycle take too much memory.
         """
-        gibbs = graph.gibbs()
-        return GibbsEstimate(*marginals_of(gibbs, graph), gibbs)
+        return gibbs_marginals(graph.gibbs(), graph)
 
     def __repr__(self) -> str:
         return "GibbsMarginals()"
+
+
+def gibbs_marginals(gibbs: TorchGraphGibbs, graph: TorchFactorGraph) -> GibbsEstimate:
+    """Return the marginals of a graph as an estimate."""
+    return GibbsEstimate(*marginals_of(gibbs, graph), gibbs)
 
 
 def marginals_of(

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lpsmap_dynamic import Items
 from lpsmap_torch.estimators.estimator import (
     Estimate,
     Estimator,
@@ -60,7 +59,7 @@ class Sample(Estimator):
             If the sums over factors that form a cycle take too much memory.
         """
         gibbs = graph.gibbs()
-        drawn = gibbs.sample(1, _seed(self.generator))
+        drawn = gibbs.sample(1, seed_of(self.generator))
         values = drawn.values[0].double()
         pairs = zip(drawn.additionals, graph._additionals, strict=True)
         additionals = [None if y is None else x[0].double() for x, y in pairs]
@@ -127,22 +126,7 @@ class PerturbAndMAP(MAP):
         return f"PerturbAnd{super().__repr__()}"
 
 
-def samples_of(
-    graph: TorchFactorGraph, items: Items, n: int, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """Return (n, n_variables) samples of a graph, and their (n, n_items) log-probabilities.
-
-    Only the log-probabilities have gradients. A generator of None is that of torch.
-    """
-    device = graph._scores[0].device
-    log_p = torch.zeros(n, items.n_items, dtype=torch.float64, device=device)
-    drawn = graph.gibbs().sample(n, _seed(generator))
-    item = torch.from_numpy(items.of_component).to(device)
-    of_items = drawn.log_probabilities[:, item >= 0].to(log_p)
-    return drawn.values, log_p.index_add(1, item[item >= 0], of_items)
-
-
-def _seed(generator: torch.Generator | None) -> int:
+def seed_of(generator: torch.Generator | None) -> int:
     """Return a seed drawn from a generator; None for that of torch."""
     device = "cpu" if generator is None else generator.device
     return int(torch.randint(2**63 - 1, (), generator=generator, device=device).item())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +14,7 @@ from lpsmap_dynamic import refuse_arguments
 from lpsmap_torch.built_graph import BuiltGraph, Declarations, no_factor
 from lpsmap_torch.by_name import NotSpecifiable, local_name, register, shared_by, specification
 from lpsmap_torch.estimators import Estimator, SparseMarginals
-from lpsmap_torch.estimators.samples import samples_of
+from lpsmap_torch.estimators.samples import seed_of
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.checks import (
     Instances,
@@ -27,7 +26,6 @@ from lpsmap_torch.layers.checks import (
     checked_parameters,
 )
 from lpsmap_torch.layers.layer_solution import (
-    Problem,
     Samples,
     checked_estimator,
     solution_of,
@@ -174,9 +172,9 @@ class Layer(TemperatureMixin):
             carry gradients. Types whose factors need a variable have no factor for an instance
             without variables.
         """
-        problem = self._problem(scores, self._inputs(*others, **arguments))
-        estimate = SparseMarginals().estimate(problem.built.graph, self._options)
-        return structures_of(problem, estimate, scores.dtype)
+        built = self._scaled_graph(scores, self._inputs(*others, **arguments))
+        estimate = SparseMarginals().estimate(built.graph, self._options)
+        return structures_of(built, estimate, scores.dtype)
 
     def sample(
         self,
@@ -211,11 +209,11 @@ class Layer(TemperatureMixin):
         ValueError
             If the sums over factors that form a cycle take too much memory.
         """
-        problem = self._problem(scores, self._inputs(**arguments))
-        built, n = problem.built, checked_count("sample: n", n)
-        values, log_p = samples_of(built.graph, built.items(), n, generator)
-        log_p = log_p.reshape(n, *problem.batch)
-        return Samples(built.shown_samples(values).to(scores.dtype), log_p.to(scores.dtype))
+        built = self._scaled_graph(scores, self._inputs(**arguments))
+        n, gibbs = checked_count("sample: n", n), built.graph.gibbs()
+        drawn = gibbs.sample(n, seed_of(generator))
+        log_p = built.by_item(drawn.log_probabilities.double())
+        return Samples(built.shown_samples(drawn.values).to(scores.dtype), log_p.to(scores.dtype))
 
     def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
         """Return the factor graph of the layer for given scores, to be solved in any way.
@@ -421,19 +419,19 @@ class Layer(TemperatureMixin):
         options = dict(self._options)
         if options["engine"] in ENGINES and not isinstance(self.estimator, SparseMarginals):
             options["engine"] = AUTO  # engines on tensors have no best structures
-        problem = self._problem(scores, inputs)
-        estimate = self.estimator.estimate(problem.built.graph, options)
-        marginals = problem.built.shown(estimate).to(scores.dtype)
+        built = self._scaled_graph(scores, inputs)
+        estimate = self.estimator.estimate(built.graph, options)
+        marginals = built.shown(estimate).to(scores.dtype)
         marginals = self._finish(marginals, inputs)
-        return solution_of(problem, estimate, marginals) if return_solution else marginals
+        return solution_of(built, estimate, marginals) if return_solution else marginals
 
-    def _problem(self, scores: Tensor, inputs: dict[str, Any]) -> Problem:
-        """Return the graph with scores divided by the temperature."""
-        built, batch = self._build_graph(scores, inputs, divides=True), self._batch(scores)
+    def _scaled_graph(self, scores: Tensor, inputs: dict[str, Any]) -> BuiltGraph:
+        """Return the graph with scores divided by the temperature, and at least one factor."""
+        built = self._build_graph(scores, inputs, divides=True)
         if not built.graph.factors:
             built.graph.add(no_factor(built.block))
-        temperature = of_batch("temperature", self.temperature, batch)
-        return Problem(built, batch, temperature, self._n_parameters(inputs))
+        built.temperature = of_batch("temperature", self.temperature, built.batch)
+        return built
 
     def _build_graph(
         self, scores: Tensor, inputs: dict[str, Any], divides: bool = False
@@ -450,11 +448,6 @@ class Layer(TemperatureMixin):
         built.set_scores(built.place_prepared(prepared), built.additionals(parameters))
         return built
 
-    def _n_parameters(self, inputs: dict[str, Any]) -> int | None:
-        """Return the number of parameters of an instance; None for the graph of a function."""
-        parameters: Tensor | None = inputs["parameters"]
-        return 0 if parameters is None else parameters.shape[-1]
-
     def _lay_out(
         self, graph: FactorGraph, shape: tuple[int, ...], instances: Instances, n_parameters: int
     ) -> BuiltGraph:
@@ -463,8 +456,7 @@ class Layer(TemperatureMixin):
         declared = self.declare(u, instances, n_parameters)
         for factor in declared.factors:
             graph.add(factor)
-        n_items = math.prod(shape[: len(shape) - self.event_ndim])
-        return BuiltGraph(graph, u, declared, n_items)
+        return BuiltGraph(graph, u, declared, shape[: len(shape) - self.event_ndim], n_parameters)
 
     # ---------------------------------------------------------------- the name
 

@@ -16,7 +16,6 @@ from lpsmap_torch.envelope import with_slopes
 from lpsmap_torch.estimators import BY_NAME, Estimator
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.function import attach_probabilities
-from lpsmap_torch.temperature import Temperature
 from lpsmap_torch.tensors import numbers
 
 
@@ -33,17 +32,6 @@ def checked_estimator(name: str, estimator: Any) -> Estimator:
             "lpsmap_torch.estimators."
         )
     return estimator
-
-
-class Problem(NamedTuple):
-    """The graph of a layer for a batch, scored and divided by the temperature."""
-
-    built: BuiltGraph
-    batch: tuple[int, ...]
-    temperature: Temperature
-    """Broadcasts to the batch."""
-    n_parameters: int | None
-    """The number of parameters of an instance; None for the graph of a function."""
 
 
 class Samples(NamedTuple):
@@ -83,7 +71,7 @@ class LayerSolution:
     additionals: Tensor | list[Tensor] | None
     objective: Tensor
     solved: Tensor
-    problem: Problem = field(repr=False)
+    built: BuiltGraph = field(repr=False)
     estimate: Estimate = field(repr=False)
 
     def structures(self) -> Distributions:
@@ -94,35 +82,35 @@ class LayerSolution:
         TypeError
             If the estimator does not solve.
         """
-        return structures_of(self.problem, self.estimate, self.marginals.dtype)
+        return structures_of(self.built, self.estimate, self.marginals.dtype)
 
 
-def solution_of(problem: Problem, estimate: Estimate, marginals: Tensor) -> LayerSolution:
+def solution_of(built: BuiltGraph, estimate: Estimate, marginals: Tensor) -> LayerSolution:
     """Return all results of an estimate, in the dtype of the marginals that a call returns."""
-    graph, items, values = problem.built.graph, problem.built.items(), estimate.values
+    items, values = built.items(), estimate.values
     infeasible = torch.from_numpy(estimate.infeasible)
     known = values
     if infeasible.any():
         known = values.masked_fill(infeasible.to(values.device), 0.0)
     numbers = estimate.objective(items)
-    objective = with_slopes(graph, numbers, known, estimate.additionals, items)
-    objective = objective.reshape(problem.batch) * problem.temperature
-    solved = torch.from_numpy(estimate.solved(items)).reshape(problem.batch)
+    objective = with_slopes(built.graph, numbers, known, estimate.additionals, items)
+    objective = objective.reshape(built.batch) * built.temperature
+    solved = torch.from_numpy(estimate.solved(items)).reshape(built.batch)
     return LayerSolution(
         marginals,
-        _additionals_of(problem, estimate, marginals.dtype),
+        _additionals_of(built, estimate, marginals.dtype),
         objective.to(torch.promote_types(marginals.dtype, torch.float32)),
         solved.to(values.device),
-        problem,
+        built,
         estimate,
     )
 
 
 def _additionals_of(
-    problem: Problem, estimate: Estimate, dtype: torch.dtype
+    built: BuiltGraph, estimate: Estimate, dtype: torch.dtype
 ) -> Tensor | list[Tensor] | None:
     """Return the marginals of the additionals; see `LayerSolution`."""
-    built, n, additionals = problem.built, problem.n_parameters, estimate.additionals
+    n, additionals = built.n_parameters, estimate.additionals
     if n is None:
         pairs = zip(built.graph._additionals, additionals, strict=True)
         each = [x.reshape(y.shape) for y, x in pairs if x is not None and y is not None]
@@ -135,25 +123,25 @@ def _additionals_of(
         assert rows is not None
         entries = torch.from_numpy(shared.entries(built.n_items, n)).to(table.device)
         table = table.index_add(0, entries.reshape(-1), rows.reshape(-1).to(table))
-    return table[:-1].reshape(*problem.batch, n).to(dtype)
+    return table[:-1].reshape(*built.batch, n).to(dtype)
 
 
-def structures_of(problem: Problem, estimate: Estimate, dtype: torch.dtype) -> Distributions:
+def structures_of(built: BuiltGraph, estimate: Estimate, dtype: torch.dtype) -> Distributions:
     """Return the sparse distribution over the structures of a layer, in a dtype."""
     if not isinstance(estimate, SolvedEstimate):
         raise TypeError(
             "structures: the estimator sums over all structures; expected one that solves, such as "
             "SparseMarginals or MAP. Layer.sample draws structures."
         )
-    result, shown = estimate.result, problem.built.graph.factors[0]
+    result, shown = estimate.result, built.graph.factors[0]
     without = [(Status.NON_FINITE, Status.INFEASIBLE)] if isinstance(result, Solution) else []
     structures = result.structures(shown, *without)
-    scale: Any = problem.temperature
+    scale: Any = built.temperature
     if isinstance(scale, Tensor):
         scale = numbers(scale)
         if scale.ndim:
-            of_items = np.broadcast_to(scale, problem.batch).reshape(-1)
-            item = problem.built.items().of_factors(shown)
+            of_items = np.broadcast_to(scale, built.batch).reshape(-1)
+            item = built.items().of_factors(shown)
             scale = of_items[item[structures.vertices.owner]]
     structures.flat_scores = structures.flat_scores * scale  # those before the division
     return attach_probabilities(structures, estimate.values.to(dtype))

@@ -209,12 +209,6 @@ class SparseMAP(Layer):
             built.graph._divide_scores(of_batch("SparseMAP: temperature", self.temperature, ()))
         return built
 
-    def _n_parameters(self, inputs: dict[str, Any]) -> int | None:
-        return None if self._is_function else super()._n_parameters(inputs)
-
-    def _batch(self, scores: Tensor) -> tuple[int, ...]:
-        return tuple(scores.shape[:1]) if self._is_function else super()._batch(scores)
-
     # ---------------------------------------------------------------- factors of a type
 
     def _check_taken(self, arguments: dict[str, Any]) -> None:

@@ -283,12 +283,11 @@ def sparsemap_loss(
     """
     checked_reduction("sparsemap_loss", reduction)
     if isinstance(u, LayerSolution):
-        problem = u.problem
-        variables, axes = problem.built.variables, len(problem.batch)
-        temperature, dtype = problem.temperature, u.objective.dtype
+        variables, batch = u.built.variables, u.built.batch
         solution = getattr(u.estimate, "result", None)  # other estimators solve as well
-        losses, n_rows = _solved_losses(variables, solution, target, target_additionals, root, axes)
-        losses = (losses.reshape(problem.batch) * temperature).to(dtype)
+        given = target, target_additionals, root, len(batch)
+        losses, n_rows = _solved_losses(variables, solution, *given)
+        losses = (losses.reshape(batch) * u.built.temperature).to(u.objective.dtype)
         return reduced(losses, reduction, n_rows)
     if not isinstance(u, Variables) or not isinstance(u.graph, TorchFactorGraph):
         raise TypeError(
