@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from lpsmap_core.api import FloatArray
 from lpsmap_dynamic import Items
+from lpsmap_torch.function import with_slopes
 from lpsmap_torch.graph import TorchFactorGraph
 
 
-def with_slopes(
+def values_with_slopes(
     graph: TorchFactorGraph,
     values: FloatArray,
     variables: Tensor,
@@ -40,34 +40,6 @@ def with_slopes(
         inputs.append(graph._temperature.to(squares).expand(len(squares)))
         slopes.append(squares)
         item.append(items.of_variable)
-    of_entries = [torch.from_numpy(x).to(variables.device) for x in item]
-    dtype = torch.promote_types(variables.dtype, torch.float32)
-    numbers = torch.from_numpy(values).to(dtype=dtype, device=variables.device)
-    differentiable: Tensor = _WithSlopes.apply(numbers, len(inputs), *inputs, *slopes, *of_entries)  # type: ignore[no-untyped-call]
-    return differentiable
-
-
-class _WithSlopes(torch.autograd.Function):
-    """The identity on given values, with given slopes as its derivative.
-
-    Its tensors are inputs, their slopes, and for each entry or row of the inputs the only item that
-    it affects; -1 for none.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, n_inputs: int, *tensors: Tensor) -> Tensor:
-        ctx.n_inputs = n_inputs
-        ctx.save_for_backward(*tensors[n_inputs:])
-        return values.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        n, tensors = ctx.n_inputs, ctx.saved_tensors
-        padded = torch.cat([gradient, gradient.new_zeros(1)])  # index of item -1
-        products: list[Tensor | None] = [
-            (padded[item] * slope).to(slope.dtype) if wanted else None
-            for slope, item, wanted in zip(
-                tensors[:n], tensors[n:], ctx.needs_input_grad[2 : 2 + n], strict=True
-            )
-        ]
-        return (None, None, *products, *[None] * (2 * n))
+    dtype, device = torch.promote_types(variables.dtype, torch.float32), variables.device
+    numbers = torch.from_numpy(values).to(dtype=dtype, device=device)
+    return with_slopes(numbers, inputs, slopes, [torch.from_numpy(x).to(device) for x in item])

@@ -142,8 +142,13 @@ def given(outputs: Sequence[Tensor], pull: Linear, push: Linear, *inputs: Tensor
     `push` is its transpose. Such are marginals: the solution is piecewise affine, and within a
     face, the Jacobian is constant. Autograd does not look into the functions.
     """
-    found: tuple[Tensor, ...] = _Given.apply(outputs, pull, push, *inputs)  # type: ignore[no-untyped-call]
-    return list(found)
+
+    def backward(*gradients: Tensor) -> list[Tensor]:
+        with torch.no_grad():
+            products = pull(*gradients)
+        return given(products, push, pull, *gradients) if torch.is_grad_enabled() else products
+
+    return with_backward(outputs, backward, *inputs)
 
 
 def symmetric(multiply: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
@@ -157,21 +162,43 @@ def symmetric(multiply: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
     return given([product], pull, pull, vector)[0]
 
 
-class _Given(torch.autograd.Function):
-    """Given outputs with a given derivative, whose derivatives are given, too."""
+def with_slopes(
+    values: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor], items: Sequence[Tensor]
+) -> Tensor:
+    """Return values whose derivatives in inputs are slopes, which may carry gradients themselves.
+
+    The items say for each entry of the inputs, or each row, which value it affects; -1 for none.
+    """
+    wanted = [x.requires_grad for x in inputs]
+
+    def backward(gradient: Tensor) -> list[Tensor | None]:
+        padded = torch.cat([gradient, gradient.new_zeros(1)])  # index of item -1
+        return [
+            (padded[item] * slope).to(slope.dtype) if needed else None
+            for slope, item, needed in zip(slopes, items, wanted, strict=True)
+        ]
+
+    return with_backward([values], backward, *inputs)[0]
+
+
+def with_backward(
+    outputs: Sequence[Tensor], backward: Callable[..., Sequence[Tensor | None]], *inputs: Tensor
+) -> list[Tensor]:
+    """Return outputs whose gradients a function maps to those of inputs, as autograd follows it."""
+    found: tuple[Tensor, ...] = _WithBackward.apply(outputs, backward, *inputs)  # type: ignore[no-untyped-call]
+    return list(found)
+
+
+class _WithBackward(torch.autograd.Function):
+    """Given outputs with a given backward pass."""
 
     @staticmethod
     def forward(
-        ctx: Any, outputs: Sequence[Tensor], pull: Linear, push: Linear, *inputs: Tensor
+        ctx: Any, outputs: Sequence[Tensor], backward: Callable[..., Any], *_: Tensor
     ) -> tuple[Tensor, ...]:
-        ctx.maps = pull, push
+        ctx.of_inputs = backward
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        pull, push = ctx.maps
-        with torch.no_grad():
-            products = pull(*gradients)
-        if torch.is_grad_enabled():
-            products = given(products, push, pull, *gradients)
-        return None, None, None, *products
+        return None, None, *ctx.of_inputs(*gradients)

@@ -12,13 +12,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Scores, Variables
-from lpsmap_core.api import FloatArray, cached_property, flipped_slots
+from lpsmap_core.api import FloatArray, IntArray, cached_property, flipped_slots
 from lpsmap_dynamic import Found, Gibbs, GraphGibbs
-from lpsmap_torch.function import given
+from lpsmap_torch.function import given, with_backward, with_slopes
 from lpsmap_torch.tensors import numbers, on_host
 
 
-class TorchGibbs(Gibbs):
+class _OnTensors:
+    """What both kinds of distributions share: results like the scores of blocks of variables."""
+
+    _blocks: list[Tensor]
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        """Return a copy in the common dtype of the scores, on their device."""
+        dtype = functools.reduce(torch.promote_types, [x.dtype for x in self._blocks])
+        return tensor.to(dtype=dtype, device=self._blocks[0].device, copy=True)
+
+
+class TorchGibbs(_OnTensors, Gibbs):
     """The Gibbs distributions of a declaration's factors, as tensors.
 
     ``log_partition``, ``entropy``, ``marginals`` and ``additionals`` carry gradients to all scores.
@@ -40,8 +51,6 @@ class TorchGibbs(Gibbs):
         extra = np.empty(shape) if additionals is None else numbers(additionals).reshape(shape)
         super().__init__(factor, np.concatenate(flat), extra)
         self._blocks, self._additional_scores = scores, additionals
-        self._like = functools.reduce(torch.promote_types, [x.dtype for x in scores])
-        self._device = scores[0].device
 
     @property
     def log_partition(self) -> Tensor:
@@ -96,21 +105,11 @@ class TorchGibbs(Gibbs):
     def _log_probabilities(
         self, slots: NDArray[np.float64], additionals: NDArray[np.float64]
     ) -> Tensor:
-        exact = tensor(super()._log_probabilities(slots, additionals))
+        log_p = tensor(super()._log_probabilities(slots, additionals))
         eta_u, eta_v, constant = self._local
-        score = (constant - self._tensors[0])[:, None].repeat(1, len(slots))
-        for values, factors, scores in (
-            (slots, self._owner, torch.where(eta_u == torch.inf, 0.0, eta_u)),
-            (additionals, self._owner_v, eta_v),
-        ):
-            k, place = np.nonzero(values)
-            worth = tensor(values[k, place]) * scores[tensor(place)]
-            score = score.index_put((tensor(factors[place]), tensor(k)), worth, accumulate=True)
-        moves = score - score.detach()  # zeros that carry the gradient
-        return self._cast(exact + torch.where(score.isfinite(), moves, 0.0))
-
-    def _cast(self, tensor: Tensor) -> Tensor:
-        return tensor.to(dtype=self._like, device=self._device, copy=True)
+        of_negated = np.ones((len(slots), len(constant))), np.arange(len(constant)), constant
+        of_slots = (slots, self._owner, eta_u), (additionals, self._owner_v, eta_v)
+        return self._cast(_following(log_p.mT, self._tensors[0], of_negated, *of_slots).mT)
 
     def _distributions(self, structures: Found, probability: float | None = None) -> Distributions:
         drawn = super()._distributions(structures, probability)
@@ -132,54 +131,32 @@ def attach_beliefs(
     `gibbs` is a `Gibbs` or a `GraphGibbs` of the same scores, which are flat on the host, in
     float64. The constant has, for every log-partition function, the scores of negated variables in
     it.
-    """
-    _ = gibbs._beliefs  # the copy shares them
-    # the caller keeps the results, and garbage collection does not see cycles through autograd
-    unlinked = copy.copy(gibbs)
-    beliefs: tuple[Tensor, ...] = _GibbsBeliefs.apply(unlinked, eta_u, eta_v, constant)  # type: ignore[no-untyped-call]
-    return beliefs
-
-
-class _GibbsBeliefs(torch.autograd.Function):
-    """Log-partition functions, entropies, marginals and expected counts of flat scores.
 
     With scores s, marginals m and the symmetric Hessian H of the log-partition functions, d log Z =
     m ds, dm = H ds, and the entropy log Z - s m changes by -s H ds.
     """
+    beliefs = gibbs._beliefs  # the copy shares them
+    # the caller keeps the results, and garbage collection does not see cycles through autograd
+    gibbs = copy.copy(gibbs)
+    owners = [tensor(gibbs._owner), tensor(gibbs._owner_v)]
 
-    @staticmethod
-    def forward(
-        ctx: Any, gibbs: Any, eta_u: Tensor, eta_v: Tensor, constant: Tensor
-    ) -> tuple[Tensor, ...]:
-        beliefs = [
-            torch.from_numpy(np.add(*gibbs._log_partition)),
-            *map(tensor, gibbs._beliefs[1:4]),
-        ]
-        ctx.gibbs = gibbs
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(eta_u, eta_v, *beliefs[2:])
-        return tuple(beliefs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        gibbs, (eta_u, eta_v, m, n) = ctx.gibbs, ctx.saved_tensors
-        of_z, of_entropy, of_m, of_n = gradients
-        owner, owner_v = tensor(gibbs._owner), tensor(gibbs._owner_v)
-        out = None if of_z is None else (of_z[owner] * m, of_z[owner_v] * n)
-        if of_m is None and of_n is None and of_entropy is None:
-            return None, *(out or (None, None)), of_z
-        d_u = torch.zeros_like(m) if of_m is None else of_m
-        d_v = torch.zeros_like(n) if of_n is None else of_n
-        if of_entropy is not None:
-            own_u, own_v = map(tensor, gibbs._scores)  # those of the entropy: others may change
-            d_u = d_u - of_entropy[owner] * finite_or_zero(own_u)
-            d_v = d_v - of_entropy[owner_v] * finite_or_zero(own_v)
-        moved = _hessian_product(gibbs, d_u, d_v)
+    def backward(of_entropy: Tensor, *gradients: Tensor) -> list[Tensor]:
+        own = map(tensor, gibbs._scores)  # those of the entropy: others may change
+        d_u, d_v = (
+            d - of_entropy[owner] * finite_or_zero(eta)
+            for d, owner, eta in zip(gradients, owners, own, strict=True)
+        )
+        with torch.no_grad():
+            products = _hessian_product(gibbs, d_u, d_v)
         if torch.is_grad_enabled():
-            moved = given(moved, _refuse, _refuse, eta_u, eta_v, d_u, d_v)
-        if out is not None:
-            moved = [out[0] + moved[0], out[1] + moved[1]]
-        return None, *moved, of_z
+            products = given(products, _refuse, _refuse, eta_u, eta_v, d_u, d_v)
+        return products
+
+    entropy, m, n = with_backward([*map(tensor, beliefs[1:4])], backward, eta_u, eta_v)
+    log_z = torch.from_numpy(np.add(*gibbs._log_partition))
+    slopes, each = [m, n, torch.ones_like(log_z)], torch.arange(len(log_z))
+    log_z = with_slopes(log_z, [eta_u, eta_v, constant], slopes, [*owners, each])
+    return log_z, entropy, m, n
 
 
 def _hessian_product(gibbs: Any, *vectors: Tensor) -> list[Tensor]:
@@ -203,6 +180,19 @@ def _refuse(*_: Tensor) -> list[Tensor]:
     )
 
 
+def _following(log_p: Tensor, log_z: Tensor, *parts: tuple[FloatArray, IntArray, Tensor]) -> Tensor:
+    """Return (n, m) log-probabilities with the gradients of scores less log-partition functions.
+
+    Parts are (n, k) values, the (k,) log-probabilities that they belong to, and their (k,) scores.
+    """
+    score = -log_z.expand(len(log_p), -1)
+    for values, owner, scores in parts:
+        used = tensor(np.where(np.isnan(values), 0.0, values))
+        score = score.index_add(1, tensor(owner), used * finite_or_zero(scores))
+    moves = (score - score.detach())[:, : log_p.shape[1]]  # zeros that carry the gradient
+    return log_p + torch.where(log_p.isfinite(), moves, 0.0)
+
+
 def finite_or_zero(scores: Tensor) -> Tensor:
     """Return scores with zeros in place of infinite ones."""
     return torch.where(scores.isfinite(), scores, 0.0)
@@ -213,7 +203,7 @@ def tensor(array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
 
 
-class TorchGraphGibbs(GraphGibbs):
+class TorchGraphGibbs(_OnTensors, GraphGibbs):
     """The Gibbs distribution of a whole graph of trees of factors, as tensors.
 
     ``log_partition``, ``entropy``, ``value_of`` and ``additionals_of`` carry gradients to all
@@ -229,8 +219,6 @@ class TorchGraphGibbs(GraphGibbs):
     def __init__(self, graph: Any) -> None:
         super().__init__(graph)
         self._blocks, self._additional_scores = list(graph._scores), list(graph._additionals)
-        self._like = functools.reduce(torch.promote_types, [x.dtype for x in self._blocks])
-        self._device = self._blocks[0].device
 
     @property
     def log_partition(self) -> Tensor:
@@ -287,20 +275,13 @@ class TorchGraphGibbs(GraphGibbs):
         return attach_beliefs(self, *self._flat_scores, constant)
 
     def _log_probabilities(self, values: FloatArray, additionals: FloatArray) -> Tensor:
-        exact = tensor(super()._log_probabilities(values, additionals))
-        score = -self._tensors[0].expand(len(values), -1)
+        log_p = tensor(super()._log_probabilities(values, additionals))
         owners = self._owner, self._owner_v
-        for x, eta, owner in zip((values, additionals), self._flat_scores, owners, strict=True):
-            used = tensor(np.where(np.isnan(x), 0.0, x))
-            score = score.index_add(1, tensor(owner), used * finite_or_zero(eta))
-        moves = (score - score.detach())[:, :-1]  # zeros that carry the gradient
-        return self._cast(exact + torch.where(exact.isfinite(), moves, 0.0))
+        parts = zip((values, additionals), owners, self._flat_scores, strict=True)
+        return self._cast(_following(log_p, self._tensors[0], *parts))
 
     def _convert(self, numbers: FloatArray) -> Tensor:
         return self._cast(tensor(numbers))
-
-    def _cast(self, numbers: Tensor) -> Tensor:
-        return numbers.to(dtype=self._like, device=self._device, copy=True)
 
 
 def _flat(block: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import math
@@ -329,15 +328,9 @@ class StructuredDistribution(Distribution):
 
     # ---------------------------------------------------------------- internals
 
-    @property
-    def _gibbs(self) -> TorchGraphGibbs:
-        """The sums, which are computed once, for results that autograd can free one by one."""
-        return copy.copy(self._sums)
-
     @cached_property
-    def _sums(self) -> TorchGraphGibbs:
+    def _gibbs(self) -> TorchGraphGibbs:
         gibbs: TorchGraphGibbs = self._built.graph.gibbs()
-        _ = gibbs._beliefs  # copies share them
         return gibbs
 
     def _written(self, value: Tensor) -> FloatArray:

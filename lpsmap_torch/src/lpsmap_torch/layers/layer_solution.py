@@ -12,7 +12,7 @@ from torch import Tensor
 from lpsmap_core import Distributions, Solution, Status
 from lpsmap_core.api import kind_of
 from lpsmap_torch.built_graph import BuiltGraph
-from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.envelope import values_with_slopes
 from lpsmap_torch.estimators import BY_NAME, Estimator
 from lpsmap_torch.estimators.estimator import Estimate, SolvedEstimate
 from lpsmap_torch.function import attach_probabilities
@@ -93,7 +93,7 @@ def solution_of(built: BuiltGraph, estimate: Estimate, marginals: Tensor) -> Lay
     if infeasible.any():
         known = values.masked_fill(infeasible.to(values.device), 0.0)
     numbers = estimate.objective(items)
-    objective = with_slopes(built.graph, numbers, known, estimate.additionals, items)
+    objective = values_with_slopes(built.graph, numbers, known, estimate.additionals, items)
     objective = objective.reshape(built.batch) * built.temperature
     solved = torch.from_numpy(estimate.solved(items)).reshape(built.batch)
     return LayerSolution(

@@ -20,7 +20,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import Items, Labels, Point, all_variables, compare_maxima, objective_difference
 from lpsmap_torch.built_graph import Factors
-from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.envelope import values_with_slopes
 from lpsmap_torch.estimators.estimator import SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.layer import Layer
@@ -343,7 +343,7 @@ def _losses(
         squares = torch.where(counted, 0.5 * (mu_given**2 - mu**2), 0.0)
     differences = [a - b for a, b in zip(nu, nu_given, strict=True)]
     variables = torch.where(counted, mu - mu_given, 0.0)
-    return with_slopes(graph, compared.values, variables, differences, items, squares)
+    return values_with_slopes(graph, compared.values, variables, differences, items, squares)
 
 
 def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, Any]) -> Tensor:
@@ -384,7 +384,9 @@ def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, A
         for factor, a, b in zip(best.factors, hardest.nu, nu, strict=True)
     ]
     of_additionals = [torch.from_numpy(x).to(like) for x in differences]
-    return with_slopes(graph, losses, torch.from_numpy(slopes).to(like), of_additionals, items)
+    return values_with_slopes(
+        graph, losses, torch.from_numpy(slopes).to(like), of_additionals, items
+    )
 
 
 def _select(best: Any, second: Any, changed: BoolArray) -> Point:

@@ -13,7 +13,7 @@ from lpsmap_core import Factor, Variables
 from lpsmap_core.api import FloatArray, IntArray, build_layout
 from lpsmap_dynamic import Items, Labels, add_exactly, all_variables, sum_exactly
 from lpsmap_torch.built_graph import Factors
-from lpsmap_torch.envelope import with_slopes
+from lpsmap_torch.envelope import values_with_slopes
 from lpsmap_torch.estimators import GibbsMarginals
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.gibbs import TorchGraphGibbs
@@ -145,7 +145,7 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
         given = _completions(graph, scores, labels, items)
     counted = torch.from_numpy(items.of_variable >= 0).to(everything.variables.device)
     values = (everything.worth - given.worth) + (everything.rest - given.rest)
-    return with_slopes(
+    return values_with_slopes(
         graph,
         values if labels.are_marginals else np.maximum(values, 0.0),
         torch.where(counted, everything.variables - given.variables, 0.0),
