@@ -235,9 +235,10 @@ def counted(workload: Workload, batch: int) -> list[str]:
     part = own.build(scores, *given).graph._laid_out().part
     numbers = torch.cat([scores.flatten(), *(x.repeat(batch) for x in given)])
     settings = TensorEngine.with_oracles, TensorEngine.check_every
-    solve_on_tensors(part, numbers, None, Options(), *settings)  # lays out
+    nothing = np.zeros(part.n_components, dtype=bool)
+    solve_on_tensors(part, numbers, nothing, Options(), *settings)  # lays out
     with Counts() as counts:
-        solved = solve_on_tensors(part, numbers, None, Options(), *settings)
+        solved = solve_on_tensors(part, numbers, nothing, Options(), *settings)
     iterations = torch.from_numpy(solved.iterations).double()
     median, most = iterations.quantile(0.5), iterations.quantile(0.99)
     per_instance = f"{median:.0f}, {most:.0f}"

@@ -25,6 +25,8 @@ class Form(abc.ABC):
     ----------
     sizes
         The event shape of the variables.
+    shape
+        The event shape of values.
     """
 
     ignores_padding: ClassVar[bool] = True
@@ -33,13 +35,8 @@ class Form(abc.ABC):
     convention: ClassVar[str] = ""
     """How values are written, for error messages."""
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
-        self.sizes = tuple(sizes)
-
-    @property
-    @abc.abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """The event shape of values."""
+    def __init__(self, sizes: tuple[int, ...], shape: tuple[int, ...]) -> None:
+        self.sizes, self.shape = tuple(sizes), tuple(shape)
 
     @abc.abstractmethod
     def read(self, variables: Tensor) -> Tensor:
@@ -61,10 +58,8 @@ class Form(abc.ABC):
 class Indicators(Form):
     """Zeros and ones, as the variables are."""
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the variables."""
-        return self.sizes
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes, sizes)
 
     def read(self, variables: Tensor) -> Tensor:
         """Return the variables."""
@@ -83,10 +78,8 @@ class Tags(Form):
 
     convention = ", counted from 0, without gaps"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One for every row."""
-        return self.sizes[:-1]
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes, sizes[:-1])
 
     def read(self, variables: Tensor) -> Tensor:
         """Return the tags."""
@@ -103,10 +96,8 @@ class Heads(Form):
 
     convention = ": heads counted from 0, with -1 for the root, without gaps"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """One for every word."""
-        return self.sizes[:1]
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes, sizes[:1])
 
     def read(self, variables: Tensor) -> Tensor:
         """Return the heads."""
@@ -126,10 +117,8 @@ class LabelledHeads(Form):
 
     convention = f"{Heads.convention}, and labels counted from 0"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Two numbers for every word."""
-        return self.sizes[0], 2
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(sizes, (sizes[0], 2))
 
     def read(self, variables: Tensor) -> Tensor:
         """Return the heads and labels."""
@@ -159,13 +148,9 @@ class Cells(Form):
     ignores_padding = False
 
     def __init__(self, sizes: tuple[int, ...], most: int) -> None:
-        super().__init__(sizes)
         self.most = min(most, math.prod(sizes))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """As many indices as variables can be on; a single number each for a single axis."""
-        return (self.most, len(self.sizes))[: 2 if len(self.sizes) > 1 else 1]
+        # a single number for every index on a single axis
+        super().__init__(sizes, (self.most, len(sizes))[: 2 if len(sizes) > 1 else 1])
 
     def read(self, variables: Tensor) -> Tensor:
         """Return the indices."""

@@ -82,8 +82,9 @@ def solve_on_device(
     eta = flat if options.quadratic == 1.0 else flat / options.quadratic
     places = _places_of(layout, factors, scores.device)
     inside = eta if places is None else eta[places]
+    nothing = np.zeros(layout.part.n_components, dtype=bool)
     settings = engine.with_oracles, engine.check_every
-    solved = solve_on_tensors(layout.part, inside, None, own, *settings)
+    solved = solve_on_tensors(layout.part, inside, nothing, own, *settings)
     found = solved.differentiable(inside)
     sizes = [len(scores), *(factor.n_factors * factor.n_additionals for factor in factors)]
     whole = found if places is None else _among_free(eta, sizes[0], found, places)

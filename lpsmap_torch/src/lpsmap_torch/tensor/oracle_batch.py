@@ -21,8 +21,7 @@ from lpsmap_torch.tensor.batch import Members
 from lpsmap_torch.tensor.constraint_rows import constraint_rows_of, matrices_of
 from lpsmap_torch.tensor.local_problems import LocalProblems
 from lpsmap_torch.tensor.multipliers import Rows
-from lpsmap_torch.tensor.projected import Limits, Projected
-from lpsmap_torch.tensor.projection_problem import MAX_SCORE
+from lpsmap_torch.tensor.projection_problem import MAX_SCORE, Limits, Projected
 from lpsmap_torch.tensor.served import oracles_of
 from lpsmap_torch.tensor.splices import N_HEAVY
 

@@ -14,12 +14,13 @@ from lpsmap_torch.tensor.face import Face, FusedFace, face_of, on_face
 from lpsmap_torch.tensor.interior_point import Interior, first_point, next_point
 from lpsmap_torch.tensor.newton import Pieces, newton_step, pieces_at, select
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
-from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection_problem import (
     EXACT,
     MAX_DISTANCE,
     MAX_SCORE,
     ROUNDING,
+    Limits,
+    Projected,
     Projections,
     projections_of,
     proves_infeasible,

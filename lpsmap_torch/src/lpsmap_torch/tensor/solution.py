@@ -16,8 +16,8 @@ from lpsmap_torch.function import given
 from lpsmap_torch.tensor.host_share import HostShare
 from lpsmap_torch.tensor.oracle_batch import OracleBatch
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
-from lpsmap_torch.tensor.projected import Limits, Projected
 from lpsmap_torch.tensor.projection import project
+from lpsmap_torch.tensor.projection_problem import Limits, Projected
 from lpsmap_torch.tensor.served import served_components
 from lpsmap_torch.tensors import is_eager
 
@@ -212,20 +212,20 @@ class SolvedOnTensors(SolvedGraph):
 def solve_on_tensors(
     part: Part,
     scores: Tensor,
-    skip: BoolArray | None,
+    skip: BoolArray,
     options: Options,
     with_oracles: bool,
     check_every: int | None,
 ) -> SolvedOnTensors:
     """Solve a part on the device of the scores, of its variables and then of its additionals.
 
-    The solution of a component with NaN or +inf is NaN. Without `skip`, flags of components, those
-    that the engine does not serve are solved on the host. `with_oracles` and `check_every` are as
-    in `TensorEngine`.
+    The solution of a component with NaN or +inf is NaN. Of the components that are not to `skip`,
+    those that the engine does not serve are solved on the host. `with_oracles` and `check_every`
+    are as in `TensorEngine`.
     """
     problem, scores = problem_of(part, scores.device, with_oracles), scores.detach().double()
     served = served_components(part, with_oracles)
-    if skip is not None and (skip & served).any():
+    if (skip & served).any():
         of_numbers = part.component_of_numbers
         skipped = torch.from_numpy(skip[of_numbers]).to(scores.device)
         scores = torch.where(skipped, 0.0, scores)
@@ -242,10 +242,10 @@ def solve_on_tensors(
                 problem.batches, problem.split(scores, -torch.inf), strict=True
             )
         ]
-        on_host = ~served if skip is None else np.zeros_like(served)
+        on_host = ~served
         if check_every is not None:
-            left = _left_by_active_sets(problem, projected, part)
-            on_host |= left if skip is None else left & ~skip
+            on_host = on_host | _left_by_active_sets(problem, projected, part)
+        on_host &= ~skip
         if on_host.any():
             share = HostShare(part, on_host, scores, options)
     return SolvedOnTensors(part, problem, scores, projected, options, share)
