@@ -305,12 +305,13 @@ def built_by(
     return built
 
 
-def factor_type(name: str) -> Any:
+def factor_type(name: str) -> Callable[..., Factor]:
     """Return an installed factor type."""
     factors = installed().factors
     if name not in factors:
         raise ImportError(f"{name}: no such factor type; {missing_type_advice(name, factors)}")
-    return factors[name].value
+    made: Callable[..., Factor] = factors[name].value
+    return made
 
 
 def no_factor(u: Variables) -> Factor:

@@ -26,7 +26,7 @@ def values_with_slopes(
     They have the dtype of the slopes, but at least single precision, since sums may overflow.
     Second derivatives are those of the slopes: of `variables`, (n_variables,), and of every
     declaration's `additionals`, (n_factors, n_additionals), which may carry gradients. `squares` is
-    the slope in the temperature by variable, if that is a tensor.
+    the slope in the temperature of the graph by variable; None if that is no tensor.
     """
     inputs, slopes = [torch.cat([block.reshape(-1) for block in graph._scores])], [variables]
     item = [items.of_variable]
@@ -36,10 +36,31 @@ def values_with_slopes(
             inputs.append(scores.reshape(shape))
             slopes.append(slope.reshape(shape))
             item.append(items.of_factors(factor)[:, None])
-    if squares is not None and isinstance(graph._temperature, Tensor):
-        inputs.append(graph._temperature.to(squares).expand(len(squares)))
+    if squares is not None:
+        inputs.append(torch.as_tensor(graph._temperature).to(squares).expand(len(squares)))
         slopes.append(squares)
         item.append(items.of_variable)
     dtype, device = torch.promote_types(variables.dtype, torch.float32), variables.device
     numbers = torch.from_numpy(values).to(dtype=dtype, device=device)
     return with_slopes(numbers, inputs, slopes, [torch.from_numpy(x).to(device) for x in item])
+
+
+def difference_with_slopes(
+    graph: TorchFactorGraph,
+    values: FloatArray,
+    best: tuple[Tensor, Sequence[Tensor]],
+    given: tuple[Tensor, Sequence[Tensor]],
+    items: Items,
+) -> Tensor:
+    """Return the differences of two maxima, with those of their marginals as derivatives.
+
+    Both have marginals of all variables, and of the additionals of every declaration.
+    """
+    (mu, nu), (mu_given, nu_given) = best, given
+    counted = torch.from_numpy(items.of_variable >= 0).to(mu.device)
+    squares = None
+    if isinstance(graph._temperature, Tensor):
+        squares = torch.where(counted, 0.5 * (mu_given**2 - mu**2), 0.0)
+    variables = torch.where(counted, mu - mu_given, 0.0)
+    differences = [a - b for a, b in zip(nu, nu_given, strict=True)]
+    return values_with_slopes(graph, values, variables, differences, items, squares)

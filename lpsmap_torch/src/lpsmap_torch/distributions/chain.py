@@ -35,10 +35,9 @@ def chains(
             f"{name}: mask leaves out positions between others, and every step has transitions of "
             "its own; expected transitions that all steps share, or a mask without holes."
         )
-    sequence: Factor = factor_type("Sequence")(
+    return factor_type("Sequence")(
         positions.variables, transitions, initial, final, lengths=positions.lengths
     )
-    return sequence
 
 
 class Chain(StructuredDistribution):

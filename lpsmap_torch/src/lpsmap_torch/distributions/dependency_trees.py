@@ -26,8 +26,7 @@ def dependency_trees(u: Variables, lengths: Any, mask: Any, **options: bool) -> 
             "row for every word, with a column for every head, and the root's arc on the diagonal."
         )
     words = present(name, u, n_axes, lengths, mask, n_axes=2)
-    trees: Factor = factor_type("DepTree")(words.variables, lengths=words.lengths, **options)
-    return trees
+    return factor_type("DepTree")(words.variables, lengths=words.lengths, **options)
 
 
 class Tree(StructuredDistribution):

@@ -55,8 +55,7 @@ class SemiMarkov(StructuredDistribution):
 
 def _segmentations(u: Variables, transitions: Any, lengths: Any) -> Factor:
     ends = lengths_of("SemiMarkov", lengths, u.shape[:-3])
-    factor: Factor = factor_type("SemiMarkov")(u, transitions, lengths=ends)
-    return factor
+    return factor_type("SemiMarkov")(u, transitions, lengths=ends)
 
 
 class BinaryTree(StructuredDistribution):
@@ -100,8 +99,7 @@ class BinaryTree(StructuredDistribution):
 
 def _binary_trees(u: Variables, labelled: bool, lengths: Any, mask: Any) -> Factor:
     words = present("BinaryTree", u, 3 if labelled else 2, lengths, mask, n_axes=2)
-    factor: Factor = factor_type("BinaryTree")(words.variables, labelled, lengths=words.lengths)
-    return factor
+    return factor_type("BinaryTree")(words.variables, labelled, lengths=words.lengths)
 
 
 class Alignment(StructuredDistribution):
@@ -135,8 +133,7 @@ class Alignment(StructuredDistribution):
 
 def _alignments(u: Variables, lengths: Any) -> Factor:
     ends = lengths_of("Alignment", lengths, (*u.shape[:-2], 2))
-    factor: Factor = factor_type("Alignment")(u, lengths=ends)
-    return factor
+    return factor_type("Alignment")(u, lengths=ends)
 
 
 class Subset(StructuredDistribution):
@@ -184,6 +181,5 @@ class Subset(StructuredDistribution):
 
 def _subsets(u: Variables, k: Any, exact: bool, lengths: Any, mask: Any) -> Factor:
     items = present("Subset", u, 1, lengths, mask)
-    of_type = factor_type("TopK")
-    factor: Factor = of_type(items.variables, np.asarray(k), exact, lengths=items.lengths)
-    return factor
+    k = np.asarray(k)
+    return factor_type("TopK")(items.variables, k, exact, lengths=items.lengths)

@@ -20,7 +20,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import Items, Labels, Point, all_variables, compare_maxima, objective_difference
 from lpsmap_torch.built_graph import Factors
-from lpsmap_torch.envelope import values_with_slopes
+from lpsmap_torch.envelope import difference_with_slopes, values_with_slopes
 from lpsmap_torch.estimators.estimator import SolvedEstimate
 from lpsmap_torch.graph import TorchFactorGraph
 from lpsmap_torch.layers.layer import Layer
@@ -337,13 +337,7 @@ def _losses(
         inner = conditioned.graph
         mu_given = inner.value_of(conditioned.of(everything))
         nu_given = [inner.additionals_of(conditioned.of(factor)) for factor in graph.factors]
-    counted = torch.from_numpy(items.of_variable >= 0).to(mu.device)
-    squares = None
-    if isinstance(graph._temperature, Tensor):
-        squares = torch.where(counted, 0.5 * (mu_given**2 - mu**2), 0.0)
-    differences = [a - b for a, b in zip(nu, nu_given, strict=True)]
-    variables = torch.where(counted, mu - mu_given, 0.0)
-    return values_with_slopes(graph, compared.values, variables, differences, items, squares)
+    return difference_with_slopes(graph, compared.values, (mu, nu), (mu_given, nu_given), items)
 
 
 def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, Any]) -> Tensor:
@@ -383,10 +377,8 @@ def zero_one_losses(graph: TorchFactorGraph, labels: Labels, search: dict[str, A
         np.where(counted[items.of_factors(factor)][:, None], a - b, 0.0)
         for factor, a, b in zip(best.factors, hardest.nu, nu, strict=True)
     ]
-    of_additionals = [torch.from_numpy(x).to(like) for x in differences]
-    return values_with_slopes(
-        graph, losses, torch.from_numpy(slopes).to(like), of_additionals, items
-    )
+    of_variables, *of_additionals = (torch.from_numpy(x).to(like) for x in (slopes, *differences))
+    return values_with_slopes(graph, losses, of_variables, of_additionals, items)
 
 
 def _select(best: Any, second: Any, changed: BoolArray) -> Point:

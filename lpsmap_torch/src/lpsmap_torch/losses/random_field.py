@@ -13,7 +13,7 @@ from lpsmap_core import Factor, Variables
 from lpsmap_core.api import FloatArray, IntArray, build_layout
 from lpsmap_dynamic import Items, Labels, add_exactly, all_variables, sum_exactly
 from lpsmap_torch.built_graph import Factors
-from lpsmap_torch.envelope import values_with_slopes
+from lpsmap_torch.envelope import difference_with_slopes
 from lpsmap_torch.estimators import GibbsMarginals
 from lpsmap_torch.estimators.estimator import Estimate
 from lpsmap_torch.gibbs import TorchGraphGibbs
@@ -143,15 +143,10 @@ def _losses(graph: TorchFactorGraph, labels: Labels) -> Tensor:
         given = _structure(graph, scores, items, everything)
     else:
         given = _completions(graph, scores, labels, items)
-    counted = torch.from_numpy(items.of_variable >= 0).to(everything.variables.device)
     values = (everything.worth - given.worth) + (everything.rest - given.rest)
-    return values_with_slopes(
-        graph,
-        values if labels.are_marginals else np.maximum(values, 0.0),
-        torch.where(counted, everything.variables - given.variables, 0.0),
-        [a - b for a, b in zip(everything.additionals, given.additionals, strict=True)],
-        items,
-    )
+    if not labels.are_marginals:
+        values = np.maximum(values, 0.0)
+    return difference_with_slopes(graph, values, everything.marginals, given.marginals, items)
 
 
 class Sums(NamedTuple):
@@ -161,9 +156,8 @@ class Sums(NamedTuple):
     """(n_items,) log-partition functions."""
     rest: FloatArray
     """(n_items,) rounding errors of `worth`: large scores in both sums cancel."""
-    variables: Tensor
-    """(n_variables,) the marginals."""
-    additionals: list[Tensor]
+    marginals: tuple[Tensor, list[Tensor]]
+    """Those of all variables, and of the additionals of every declaration."""
 
 
 def _sums(
@@ -184,7 +178,8 @@ def _sums(
     item[gibbs._forest.component_of_factor] = np.concatenate([*of_factors, item[:0]])
     worth, rest = _sum_exactly(items, item, high)
     additionals = [gibbs.additionals_of(factor) for factor in factors]
-    return Sums(worth, rest + items.sums(item, low), gibbs.value_of(variables), additionals)
+    marginals = gibbs.value_of(variables), additionals
+    return Sums(worth, rest + items.sums(item, low), marginals)
 
 
 def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, items: Items) -> Sums:
@@ -203,9 +198,10 @@ def _completions(graph: TorchFactorGraph, scores: FloatArray, labels: Labels, it
     on = np.where(labels.known == 1.0, scores, 0.0)
     worth, rest = _sum_exactly(items, items.of_variable, on)
     worth, lost = add_exactly(sums.worth, worth)
-    known = torch.from_numpy(labels.known).to(sums.variables)
-    variables = torch.where(known.isnan(), sums.variables, known)
-    return Sums(worth, sums.rest + rest + lost, variables, sums.additionals)
+    variables, additionals = sums.marginals
+    known = torch.from_numpy(labels.known).to(variables)
+    variables = torch.where(known.isnan(), variables, known)
+    return Sums(worth, sums.rest + rest + lost, (variables, additionals))
 
 
 def _structure(graph: TorchFactorGraph, scores: FloatArray, items: Items, like: Sums) -> Sums:
@@ -214,15 +210,16 @@ def _structure(graph: TorchFactorGraph, scores: FloatArray, items: Items, like: 
     known, nu = items.point(graph.factors, eta_v)
     on = np.where(known > 0.0, scores, 0.0) * known
     worth, rest = _sum_exactly(items, items.of_variable, on)
+    variables, of_factors = like.marginals
     additionals = []
-    for factor, eta, n, like_n in zip(graph.factors, eta_v, nu, like.additionals, strict=True):
+    for factor, eta, n, like_n in zip(graph.factors, eta_v, nu, of_factors, strict=True):
         additionals.append(torch.from_numpy(n).to(like_n).reshape(like_n.shape))
         row, place = np.nonzero(n)
         on = eta[row, place] * n[row, place]
         high, low = _sum_exactly(items, items.of_factors(factor)[row], on)
         worth, lost = add_exactly(worth, high)
         rest = rest + low + lost
-    return Sums(worth, rest, torch.from_numpy(known).to(like.variables), additionals)
+    return Sums(worth, rest, (torch.from_numpy(known).to(variables), additionals))
 
 
 def _sum_exactly(items: Items, item: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
