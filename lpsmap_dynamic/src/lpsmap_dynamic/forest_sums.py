@@ -88,9 +88,10 @@ class ForestSums:
         low += np.bincount(of_factor[finite], self._worth[1, finite], minlength=size)
         without = self._contradiction.copy()
         without[of_factor[~finite]] = True
-        high[without], low[without], entropy[without] = -np.inf, 0.0, 0.0
-        m[without[forest.component]] = 0.0
-        n[without[forest.component_of_additional]] = 0.0
+        if without.any():
+            high[without], low[without], entropy[without] = -np.inf, 0.0, 0.0
+            m[without[forest.component]] = 0.0
+            n[without[forest.component_of_additional]] = 0.0
         return Beliefs(high, entropy, m, n, low)
 
     def hessian_product(self, direction: Scores) -> Scores:

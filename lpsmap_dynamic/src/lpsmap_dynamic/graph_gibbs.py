@@ -93,8 +93,9 @@ class GraphGibbs:
         self._wrong = np.zeros(forest.n_components + 1, dtype=np.bool_)
         self._wrong[self._owner[~(scores < np.inf)]] = True
         self._wrong[self._owner_v[~(extra < np.inf)]] = True
-        scores[self._wrong[self._owner]] = 0.0
-        extra[self._wrong[self._owner_v]] = 0.0
+        if self._wrong.any():
+            scores[self._wrong[self._owner]] = 0.0
+            extra[self._wrong[self._owner_v]] = 0.0
         self._scores = Scores(*map(_summable, (scores, extra)))
         self._wrong[-1] = False
 
@@ -348,11 +349,12 @@ class GraphGibbs:
 
 
 def _summable(scores: FloatArray) -> FloatArray:
-    """Return scores whose sums do not overflow."""
+    """Return scores, changed in place, whose sums do not overflow."""
     largest = scores.max(initial=-np.inf)
     if largest > MAX_SUMMABLE:
         raise ValueError(
             f"gibbs: the graph has scores of up to {largest:.3g}, whose sums overflow float64; "
             "expected smaller scores. Use -inf to forbid."
         )
-    return np.where(scores < -MAX_SUMMABLE, -np.inf, scores)
+    scores[scores < -MAX_SUMMABLE] = -np.inf
+    return scores

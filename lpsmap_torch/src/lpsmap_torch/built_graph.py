@@ -106,7 +106,7 @@ class BuiltGraph:
         self.graph: Any = graph
         self.block, self.declared = block, declared
         self.batch, self.n_items, self.n_parameters = batch, math.prod(batch), n_parameters
-        self.prepare: Callable[[Tensor], Tensor] = _same
+        self.prepare: Callable[[Tensor], Tensor] = lambda scores: scores
         self.temperature: Temperature = 1.0
         self.variables = block if declared.shown is Ellipsis else block[declared.shown]
         self.padding: BoolArray = ~in_factors(graph)[self.variables.index]
@@ -119,17 +119,7 @@ class BuiltGraph:
     # ---------------------------------------------------------------- scores
 
     def place(self, scores: Tensor) -> Tensor:
-        """Return scores of the whole block of variables; padding has zeros.
-
-        Parameters
-        ----------
-        scores
-            In the shape of `variables`.
-        """
-        return self.place_prepared(self.prepare(scores))
-
-    def place_prepared(self, scores: Tensor) -> Tensor:
-        """Return scores of the whole block of variables, given those of `variables`."""
+        """Return scores of the whole block, given those of `variables`; padding has zeros."""
         if self._has_padding:
             scores = scores.masked_fill(self._on("padding", self.padding, scores.device), 0.0)
         if self.declared.forbidden is not None:
@@ -177,7 +167,7 @@ class BuiltGraph:
         scores
             In the shape of `variables`.
         """
-        self.set_scores(self.place(scores), [])
+        self.set_scores(self.place(self.prepare(scores)), [])
 
     def set_scores(self, placed: Any, additionals: Sequence[Any]) -> None:
         """Replace the scores of the block, and those of the first declarations' additionals.
@@ -275,10 +265,6 @@ class BuiltGraph:
         if key not in self._on_devices:
             self._on_devices[key] = torch.tensor(array, device=device)
         return self._on_devices[key]
-
-
-def _same(scores: Tensor) -> Tensor:
-    return scores
 
 
 def built_by(

@@ -262,23 +262,19 @@ def packed(name: str, value: Any, tensors: list[Tensor]) -> str:
     return f"('{kind}', {len(tensors) - 1})"
 
 
-def unpacked(text: str, tensors: list[Tensor]) -> Any:
-    """Return the value of a text and a list of tensors."""
-    return _unpacked(_literal(text), tensors)
-
-
 _literal = functools.lru_cache(maxsize=64)(ast.literal_eval)
 """Cached, because a small solve takes no longer than to read a text."""
 
 
-def _unpacked(value: Any, tensors: list[Tensor]) -> Any:
+def unpacked(value: Any, tensors: list[Tensor]) -> Any:
+    """Return the value of a literal of `packed` and a list of tensors."""
     if isinstance(value, dict):
-        return {key: _unpacked(x, tensors) for key, x in value.items()}
+        return {key: unpacked(x, tensors) for key, x in value.items()}
     if not isinstance(value, tuple):
         return value
     kind, inside = value
     if kind in ("list", "tuple"):
-        entries = [_unpacked(x, tensors) for x in inside]
+        entries = [unpacked(x, tensors) for x in inside]
         return entries if kind == "list" else tuple(entries)
     tensor = tensors[inside]
     if kind == "number":
@@ -319,7 +315,7 @@ def evaluated(callee: Callee, arguments: str, inputs: list[Tensor]) -> Evaluatio
     """Return the evaluation of a layer or a loss for `packed` arguments and tensors."""
     with _autograd_inside():
         leaves = [_leaf_like(x) for x in inputs]
-        output = callee._evaluate(leaves[0], **unpacked(arguments, leaves))
+        output = callee._evaluate(leaves[0], **unpacked(_literal(arguments), leaves))
     _check_closure(type(callee).__name__, output, leaves)
     return Evaluation(leaves, output)
 

@@ -445,7 +445,7 @@ class Layer(TemperatureMixin):
         prepared = self._prepare(scores)
         if divides:
             prepared, parameters = self._divide(prepared, parameters)
-        built.set_scores(built.place_prepared(prepared), built.additionals(parameters))
+        built.set_scores(built.place(prepared), built.additionals(parameters))
         return built
 
     def _lay_out(

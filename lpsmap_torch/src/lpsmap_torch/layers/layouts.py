@@ -69,7 +69,7 @@ def marginals_on_device(
     if any(x is None and f.n_additionals for f, x in zip(factors, additionals, strict=True)):
         return None
     checked = checked_options(**{k: v for k, v in options.items() if k != "engine"})
-    given = built.graph._laid_out(), factors, [built.place_prepared(scores)], additionals
+    given = built.graph._laid_out(), factors, [built.place(scores)], additionals
     solution = solve_on_device(options["engine"], *given, checked)
     if solution is None:
         return None
@@ -82,7 +82,7 @@ def marginals_on_host(
     built: BuiltGraph, scores: Tensor, parameters: Tensor | None, options: dict[str, Any]
 ) -> Tensor:
     """Return the marginals by core's engine; the arguments are those of `marginals_on_device`."""
-    placed, additionals = built.place_prepared(scores), built.additionals(parameters)
+    placed, additionals = built.place(scores), built.additionals(parameters)
     if parameters is not None and not built.declared.shared:
         placed = placed + parameters.reshape(-1)[:0].sum()  # so that their gradients are zero
     rows = [None if x is None else numbers(x) for x in additionals]
