@@ -234,11 +234,10 @@ def counted(workload: Workload, batch: int) -> list[str]:
     given = (flat_transitions(scores),) if isinstance(layer, Chain) else ()
     part = own.build(scores, *given).graph._laid_out().part
     numbers = torch.cat([scores.flatten(), *(x.repeat(batch) for x in given)])
-    settings = TensorEngine.with_oracles, TensorEngine.check_every
     nothing = np.zeros(part.n_components, dtype=bool)
-    solve_on_tensors(part, numbers, nothing, Options(), *settings)  # lays out
+    solve_on_tensors(part, numbers, nothing, Options(), TensorEngine())  # lays out
     with Counts() as counts:
-        solved = solve_on_tensors(part, numbers, nothing, Options(), *settings)
+        solved = solve_on_tensors(part, numbers, nothing, Options(), TensorEngine())
     iterations = torch.from_numpy(solved.iterations).double()
     median, most = iterations.quantile(0.5), iterations.quantile(0.99)
     per_instance = f"{median:.0f}, {most:.0f}"

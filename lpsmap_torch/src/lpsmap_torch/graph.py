@@ -18,7 +18,7 @@ from lpsmap_core import (
     Solution,
     Variables,
 )
-from lpsmap_core.api import AUTO, checked_shape, report_unsolved
+from lpsmap_core.api import AUTO, checked_shape
 from lpsmap_torch.function import attach, attach_probabilities
 from lpsmap_torch.gibbs import TorchGibbs, TorchGraphGibbs
 from lpsmap_torch.temperature import Temperature, checked_temperature, divided
@@ -134,8 +134,7 @@ class TorchFactorGraph(FactorGraph):
         if solution is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
         self.solution = solution
-        if solution.has_failed():
-            report_unsolved(solution, self._shapes, self.refuses_non_finite)
+        solution.report(self._shapes)
         return solution
 
     def _engine_of_scores(self, engine: str) -> tuple[Engine, str] | None:

@@ -19,7 +19,6 @@ from lpsmap_core.api import (
     DirectSolution,
     FloatArray,
     checked_options,
-    report_unsolved,
     solve_directly,
     solve_laid_out,
 )
@@ -73,8 +72,7 @@ def marginals_on_device(
     solution = solve_on_device(options["engine"], *given, checked)
     if solution is None:
         return None
-    if solution.has_failed():
-        report_unsolved(solution, lambda: [built.block.shape], False)
+    solution.report(lambda: [built.block.shape])
     return built.shown_values(solution.marginals, solution.infeasible())
 
 

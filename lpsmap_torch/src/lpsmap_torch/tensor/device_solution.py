@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lpsmap_core import Factor, Options, Solution
-from lpsmap_core.api import AUTO, Layout, Part, solve_laid_out
+from lpsmap_core.api import AUTO, Layout, Part, report_unsolved, solve_laid_out
 from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
 from lpsmap_torch.tensors import is_transformed, numbers
@@ -83,8 +83,7 @@ def solve_on_device(
     places = _places_of(layout, factors, scores.device)
     inside = eta if places is None else eta[places]
     nothing = np.zeros(layout.part.n_components, dtype=bool)
-    settings = engine.with_oracles, engine.check_every
-    solved = solve_on_tensors(layout.part, inside, nothing, own, *settings)
+    solved = solve_on_tensors(layout.part, inside, nothing, own, engine)
     found = solved.differentiable(inside)
     sizes = [len(scores), *(factor.n_factors * factor.n_additionals for factor in factors)]
     whole = found if places is None else _among_free(eta, sizes[0], found, places)
@@ -165,9 +164,13 @@ class DeviceSolution(Solution):
         self.on_tensors, self._places = on_tensors, places
         self._may_wait, self._gather = may_wait, gather
 
-    def has_failed(self) -> bool:
-        """Return whether a component is not solved; False if it must not wait for the device."""
-        return self._may_wait and not self.on_tensors.all_solved()
+    def report(self, shapes: Callable[[], list[tuple[int, ...]]]) -> None:
+        """Warn if a component is not solved, unless this must not wait for the device.
+
+        The shapes are those of the blocks of variables.
+        """
+        if self._may_wait and not self.on_tensors.all_solved():
+            report_unsolved(self, shapes, False)
 
     def infeasible(self) -> Tensor | None:
         """Return (n_variables,) flags of variables in infeasible components; None without any."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lpsmap_core import Engine, Options
 from lpsmap_core.api import BoolArray, Part, WarmStart
 from lpsmap_torch.backend import TorchBackend
-from lpsmap_torch.tensor.served import served_components
+from lpsmap_torch.tensor.served import constrained_components, oracle_components
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +42,8 @@ class TensorEngine(Engine):
 
     def serves(self, part: Part) -> BoolArray:
         """Return flags of the components that it solves."""
-        return served_components(part, self.with_oracles)
+        served = part.derived(constrained_components)
+        return served | part.derived(oracle_components) if self.with_oracles else served
 
     def solve(
         self,
@@ -58,9 +59,8 @@ class TensorEngine(Engine):
 
         from lpsmap_torch.tensor.solution import solve_on_tensors
 
-        numbers = torch.cat([eta, eta_v])
         skip = skip | ~self.serves(part)
-        return solve_on_tensors(part, numbers, skip, options, self.with_oracles, self.check_every)
+        return solve_on_tensors(part, torch.cat([eta, eta_v]), skip, options, self)
 
 
 class AutomaticTensorEngine(TensorEngine):

@@ -1,4 +1,4 @@
-"""The components that the engine serves."""
+"""The components that the engine serves: by linear constraints alone, and by oracles."""
 
 from __future__ import annotations
 
@@ -13,12 +13,6 @@ MAX_ROWS, MAX_ENTRIES = 2**10, 2**24
 
 MAX_ROWS_BESIDE = 2**8
 """The same beside a factor with an oracle."""
-
-
-def served_components(part: Part, with_oracles: bool) -> BoolArray:
-    """Return for each component whether the engine solves it; see `TensorEngine.with_oracles`."""
-    served = part.derived(constrained_components)
-    return served | part.derived(oracle_components) if with_oracles else served
 
 
 def constrained_components(part: Part) -> BoolArray:

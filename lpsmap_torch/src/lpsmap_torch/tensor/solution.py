@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,10 @@ from lpsmap_torch.tensor.oracle_batch import OracleBatch
 from lpsmap_torch.tensor.problem import TensorProblem, problem_of
 from lpsmap_torch.tensor.projection import project
 from lpsmap_torch.tensor.projection_problem import Limits, Projected
-from lpsmap_torch.tensor.served import served_components
 from lpsmap_torch.tensors import is_eager
+
+if TYPE_CHECKING:
+    from lpsmap_torch.tensor.engine import TensorEngine
 
 
 class SolvedOnTensors(SolvedGraph):
@@ -214,17 +216,15 @@ def solve_on_tensors(
     scores: Tensor,
     skip: BoolArray,
     options: Options,
-    with_oracles: bool,
-    check_every: int | None,
+    engine: TensorEngine,
 ) -> SolvedOnTensors:
     """Solve a part on the device of the scores, of its variables and then of its additionals.
 
     The solution of a component with NaN or +inf is NaN. Of the components that are not to `skip`,
-    those that the engine does not serve are solved on the host. `with_oracles` and `check_every`
-    are as in `TensorEngine`.
+    those that the engine does not serve are solved on the host.
     """
-    problem, scores = problem_of(part, scores.device, with_oracles), scores.detach().double()
-    served = served_components(part, with_oracles)
+    problem = problem_of(part, scores.device, engine.with_oracles)
+    scores, served = scores.detach().double(), engine.serves(part)
     if (skip & served).any():
         of_numbers = part.component_of_numbers
         skipped = torch.from_numpy(skip[of_numbers]).to(scores.device)
@@ -232,7 +232,7 @@ def solve_on_tensors(
     limits = Limits(
         min(Limits.interior, options.max_iter),
         active=options.max_inner_iter,
-        check_every=check_every,
+        check_every=engine.check_every,
     )
     share = None
     with torch.no_grad():
@@ -243,7 +243,7 @@ def solve_on_tensors(
             )
         ]
         on_host = ~served
-        if check_every is not None:
+        if engine.check_every is not None:
             on_host = on_host | _left_by_active_sets(problem, projected, part)
         on_host &= ~skip
         if on_host.any():
