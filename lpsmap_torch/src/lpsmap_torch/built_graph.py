@@ -240,7 +240,13 @@ class BuiltGraph:
         return self.shown(SolvedEstimate(self.graph._values, self.graph._nu, result))
 
     def by_item(self, of_components: Tensor) -> Tensor:
-        """Return (..., *batch) sums of (..., n_components) numbers over the components of items."""
+        """Return the sums over the components of every item, ``(..., *batch)``.
+
+        Parameters
+        ----------
+        of_components
+            ``(..., n_components)`` numbers.
+        """
         item = torch.from_numpy(self.items().of_component).to(of_components.device)
         sums = of_components.new_zeros(*of_components.shape[:-1], self.n_items)
         sums = sums.index_add(-1, item[item >= 0], of_components[..., item >= 0])
