@@ -17,6 +17,7 @@ import judges
 from lpsmap import AtMostOne, Budget, DepTree, FactorGraph, Knapsack, Pair, Sequence, Xor
 from lpsmap_core import ConvergenceWarning, Solution, Status
 from lpsmap_decode import Assignment
+from lpsmap_decode.heuristics.portfolio import Portfolio
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 from warned import details_of
 
@@ -320,3 +321,18 @@ def test_options_are_checked() -> None:
     with pytest.raises(TypeError, match="autodetect_acyclic"):
         graph.solve_map(autodetect_acyclic="yes")
     assert graph.solve_map(100, step_size=0.1, adapt=False).ok
+
+
+def test_a_proof_by_the_last_node_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows need different columns out of three."""
+    monkeypatch.setattr(Portfolio, "run", lambda *_: pytest.fail("heuristics follow the proof"))
+    graph = FactorGraph()
+    u = graph.variable((4, 3))
+    graph.add(Xor(u))
+    graph.add(AtMostOne(u, axis=0))
+    graph.add(Knapsack(u.reshape(-1), np.linspace(1.0, 2.0, 12), 9.0))
+    with pytest.warns(ConvergenceWarning):
+        found = graph.solve_map(exact=True, max_nodes=1, solver="lpsmap")
+    assert isinstance(found, Assignment)
+    assert found.n_nodes.tolist() == [1]
+    assert found.bound.tolist() == [-np.inf]

@@ -212,8 +212,14 @@ class _ComponentSearch:
         self._found.bound[c] = min(self._found.bound[c], found.bound)
         if found.answer is not None:
             self._take(found.score, found.answer)
-        self.finished = found.finished
+        self.finished = found.finished or self._is_proved  # maybe by the last node
         self._interrupted |= found.interrupted
+
+    @property
+    def _is_proved(self) -> bool:
+        """Whether the bound proves that the best score so far is the best."""
+        found, own = self._found, [self._c]
+        return bool(is_proved(found.score[own], found.bound[own], self._limits.gap)[0])
 
     @property
     def _ends_soon(self) -> bool:
@@ -263,11 +269,8 @@ class _ComponentSearch:
             if self._search is not None:
                 self._search.offer(component.score, component.chosen)
         if component.exhausted:
-            highest = component.highest
-            self._found.bound[self._c] = min(self._found.bound[self._c], highest)
-            score = self._found.score[[self._c]]
-            gap = self._limits.gap
-            self.finished = bool(is_proved(score, np.array([highest]), gap)[0])
+            self._found.bound[self._c] = min(self._found.bound[self._c], component.highest)
+            self.finished = self._is_proved
 
     def _take(self, score: float, chosen: BoolArray) -> None:
         """Take over an assignment if it is better."""
