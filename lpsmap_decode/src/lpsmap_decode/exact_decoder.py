@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from lpsmap_core import Deadline, FactorGraph, Options, Solution, Variables, ended_by_ctrl_c
-from lpsmap_core.api import AUTO, BoolArray, ScoredGraph, checked_count, checked_flag
+from lpsmap_core import Deadline, FactorGraph, Options, Solution, ended_by_ctrl_c
+from lpsmap_core.api import AUTO, ScoredGraph, checked_count, checked_flag
 from lpsmap_decode.compile_searches import call_kernels
 from lpsmap_decode.decoder import Decoder, Places
-from lpsmap_decode.evidence import Conditioned, condition
+from lpsmap_decode.evidence import condition
 from lpsmap_decode.exact.component_search import FIRST_NODES
 from lpsmap_decode.exact.contradictions import contradicting_factors
 from lpsmap_decode.exact.decode import decode
@@ -145,16 +144,7 @@ class ExactDecoder(Decoder):
         """Call the kernels of all searches; see `Decoder.call_kernels`."""
         call_kernels()
 
-    def condition(
-        self,
-        graph: Any,
-        evidence: Sequence[tuple[Variables, npt.ArrayLike]],
-        scores: Sequence[Any],
-        additionals: Sequence[Any],
-        forbid: Callable[[Any, BoolArray], Any],
-    ) -> Conditioned:
-        """Return a graph given evidence."""
-        return condition(graph, evidence, scores, additionals, forbid)
+    condition = staticmethod(condition)
 
 
 def _best(

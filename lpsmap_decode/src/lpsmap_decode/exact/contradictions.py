@@ -30,6 +30,7 @@ from lpsmap_core.api import (
     part_of_buckets,
     ranges,
 )
+from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.exact.component_search import space_of
 from lpsmap_decode.search import Search
 
@@ -123,20 +124,16 @@ class _Component:
     def __init__(
         self, part: Part, eta: FloatArray, eta_v: FloatArray, component: int, deadline: Deadline
     ) -> None:
-        self._eta, self._deadline = eta, deadline
-        self.places: list[tuple[int, int]] = []
-        self._buckets: list[Bucket] = []
-        self._forbidden: list[BoolArray] = []
-        begin = []
-        for b, bucket in enumerate(part.buckets):
-            rows = np.flatnonzero(bucket.component == component)
-            if rows.size:
-                begin.append(len(self.places))
-                self.places += [(b, row) for row in rows.tolist()]
-                self._buckets.append(bucket.select(rows))
-                own = eta_v[part.additionals_of(b)]
-                self._forbidden.append(np.isneginf(own[ranges(bucket.additional_offsets, rows)]))
-        self._begin = np.array([*begin, len(self.places)])
+        self.places = [
+            (b, row)
+            for b, bucket in enumerate(part.buckets)
+            for row in np.flatnonzero(bucket.component == component).tolist()
+        ]
+        alone, self._deadline = copies_of(part, component, 1), deadline
+        self._eta = eta[slice(*part.first_variable[component : component + 2].tolist())]
+        own = np.isneginf(eta_v[part.additional_component == component])
+        self._buckets, self._begin = alone.buckets, alone.spans.first_factor
+        self._forbidden = [own[alone.additionals_of(b)] for b in range(len(alone.buckets))]
         self._variables = [
             v for bucket in self._buckets for v in np.split(bucket.variable, bucket.offsets[1:-1])
         ]

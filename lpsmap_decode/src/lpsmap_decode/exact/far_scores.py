@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.api import BoolArray, FloatArray, Part
+from lpsmap_decode.results.assignment_score import sums_of
 from lpsmap_decode.results.score_units import is_proved, score_units
 
 __all__ = ["in_given_scale"]
@@ -46,10 +47,10 @@ def in_given_scale(
     largest, small = np.finfo(np.float64).max, 2.0**-40
     unit = score_units(part, *given)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _sums(part, *given, chosen, v)
+        found = sums_of(part, *given, chosen, v)
         # sums may overflow, if only in between
         scaled = np.clip(
-            _sums(part, small * given[0], small * given[1], chosen, v) / small, -largest, largest
+            sums_of(part, small * given[0], small * given[1], chosen, v) / small, -largest, largest
         )
         found = np.where(np.isfinite(found), found, scaled)
         # keep the relative gap
@@ -60,12 +61,3 @@ def in_given_scale(
     proved = is_proved(score, bound, gap)
     bound = np.where(far & (bound > -np.inf), np.where(proved, highest, np.inf), bound)
     return np.where(far & (score > -np.inf), found, score), bound
-
-
-def _sums(
-    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, v: FloatArray
-) -> FloatArray:
-    """Return the score of an assignment in every component."""
-    gains = np.concatenate([np.where(chosen, eta, 0.0), np.where(v != 0.0, eta_v, 0.0) * v])
-    owner = part.component_of_numbers
-    return np.bincount(owner, gains, part.n_components).astype(np.float64, copy=False)

@@ -152,15 +152,7 @@ class RelaxationSpace(Space[Node, BoolArray]):
         n_links = max(1, int(part.sizes[component]))
         self.batch = int(np.clip(MAX_LINKS // n_links, 1, MAX_COPIES))
         self._part, self._component, self._eta = part, component, eta
-        own = np.concatenate(
-            [
-                eta_v[part.additionals_of(b)][
-                    np.repeat(bucket.component == component, np.diff(bucket.additional_offsets))
-                ]
-                for b, bucket in enumerate(part.buckets)
-                if (bucket.component == component).any()
-            ]
-        )
+        own = eta_v[part.additional_component == component]
         self._own, self._known_copies = own, dict[int, tuple[Part, FloatArray]]()
         size = np.abs(np.concatenate([eta, own]))
         size = size[np.isfinite(size)]

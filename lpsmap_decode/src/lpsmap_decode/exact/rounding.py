@@ -87,15 +87,14 @@ def _nearest_count_vertex(part: Part, towards: FloatArray) -> BoolArray:
     intervals, or a tree.
     """
     n_copies, n = towards.shape
-    x = np.where(towards[0] > 0.0, 1.0, 0.0)
-    program = (
-        _count_program(part.buckets, n_copies, towards[0]) if n <= MAX_COUNT_VARIABLES else None
-    )
+    nearest: BoolArray = towards[0] > 0.0
+    if n > MAX_COUNT_VARIABLES:
+        return nearest
+    program = _count_program(part.buckets, n_copies, towards[0])
     if program is not None:
         vertex = np.empty(n)
         if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
-            x = vertex
-    nearest: BoolArray = x > 0.5
+            nearest = vertex > 0.5
     return nearest
 
 
@@ -103,27 +102,21 @@ def _count_program(
     buckets: Sequence[Bucket], n_copies: int, eta: FloatArray
 ) -> CountProgram | None:
     """Return the program of the count constraints of the first copy; None if it has none."""
-    variable, negated, arity, bounds = [], [], [], []
-    for bucket in buckets:
-        one = bucket.select(np.arange(bucket.n_factors // n_copies))
-        low_and_high, of_slot = count_bounds(one), np.diff(one.offsets)
-        if low_and_high is None:
-            continue
-        owner = np.repeat(np.arange(one.n_factors), of_slot)
-        bounds.append(low_and_high - np.bincount(owner, one.negated, minlength=one.n_factors))
-        variable.append(one.variable)
-        negated.append(one.negated)
-        arity.append(of_slot)
-    if not bounds:
+    first = [bucket.select(np.arange(bucket.n_factors // n_copies)) for bucket in buckets]
+    found = [(one, bounds) for one in first if (bounds := count_bounds(one)) is not None]
+    if not found:
         return None
-    ends = np.cumsum(np.concatenate(arity))
-    low, high = np.concatenate(bounds, axis=1)
+    negated = np.concatenate([one.negated for one, _ in found])
+    arity = np.concatenate([np.diff(one.offsets) for one, _ in found])
+    owner, ends = np.repeat(np.arange(len(arity)), arity), np.cumsum(arity)
+    bounds = np.concatenate([bounds for _, bounds in found], axis=1)
+    low, high = bounds - np.bincount(owner, negated, minlength=len(arity))
     return CountProgram(
         eta=eta,
         first=0,
-        variable=np.concatenate(variable),
-        negated=np.concatenate(negated),
-        begin=ends - np.concatenate(arity),
+        variable=np.concatenate([one.variable for one, _ in found]),
+        negated=negated,
+        begin=ends - arity,
         end=ends,
         low=low,
         high=high,

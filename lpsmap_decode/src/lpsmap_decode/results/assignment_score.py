@@ -29,9 +29,17 @@ def score_assignment(
         For each additional.
     """
     allowed, v = best_additionals(part, eta_v, chosen.reshape(-1))
-    gains = np.where(chosen, eta, 0.0).reshape(-1)
-    scores = np.bincount(part.component, gains, part.n_components).astype(np.float64)
-    gains_v = np.where(v != 0.0, eta_v, 0.0) * v
-    scores += np.bincount(part.additional_component, gains_v, part.n_components)
+    scores = sums_of(part, eta, eta_v, chosen, v)
     scores[part.spans.component[~allowed]] = -np.inf
     return scores, v
+
+
+def sums_of(
+    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, v: FloatArray
+) -> FloatArray:
+    """Return the same for every component, given the additionals, whether allowed or not."""
+    gains = np.where(chosen, eta, 0.0).reshape(-1)
+    gains_v = np.where(v != 0.0, eta_v, 0.0) * v
+    scores = np.bincount(part.component, gains, part.n_components).astype(np.float64)
+    scores += np.bincount(part.additional_component, gains_v, part.n_components)
+    return scores
