@@ -189,7 +189,8 @@ def check_contradictory_scores(factor: Factor, *, seed: int = 0, draws: int = DR
         for draw, again in enumerate(graph.factors):
             if oracle.arity == 0:
                 continue  # without variables a factor has no component
-            point, component = 1.0 * on[draw, slots], _component(again, solution, slots)
+            point: FloatArray = on[draw, slots].astype(np.float64)
+            component = _component(again, solution, slots)
             best = oracle(HUGE * (2.0 * point - 1.0), np.zeros(factor.n_additionals))
             exists = np.array_equal(best.vertex[: oracle.arity], point)
             status = solution.status[component]
