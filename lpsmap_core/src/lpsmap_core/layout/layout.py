@@ -508,13 +508,14 @@ _NO_INTEGERS = np.empty(0, dtype=np.int64), np.empty((0, 2), dtype=np.int64)
 
 def row_parameters(declarations: list[Factor], n: int) -> FloatTable:
     """Return the registered columns of the `n` factors of some declarations of a type."""
-    columns = [
-        np.concatenate(
-            [d._kernel_numbers(name).reshape(d.n_factors, math.prod(shape)) for d in declarations]
-        )
-        for name, shape in declarations[0]._parameters.rows.items()
-    ]
-    return np.concatenate([np.empty((n, 0)), *columns], axis=1)
+    rows = declarations[0]._parameters.rows
+    widths = [math.prod(shape) for shape in rows.values()]
+    table, begin = np.empty((n, sum(widths))), 0
+    for name, width in zip(rows, widths, strict=True):
+        numbers = [d._kernel_numbers(name).reshape(d.n_factors, width) for d in declarations]
+        np.concatenate(numbers, out=table[:, begin : begin + width])
+        begin += width
+    return table
 
 
 def link_parameter(declarations: list[Factor]) -> FloatArray:
