@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lpsmap_core.layout.ragged import flags, ranges, sums
+from lpsmap_core.layout.ragged import concatenate_rows, flags, offsets_of, ranges, sums
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.cached_property import cached_property
 from lpsmap_jit.compile import kernel
@@ -63,19 +63,18 @@ def join_vertices(groups: Sequence[Vertices]) -> Vertices:
 
     Structures whose weight is rounding are left out.
     """
-    owner = np.concatenate([g.owner for g in groups] or [np.empty(0, np.int64)])
-    weight = np.concatenate([g.probability for g in groups] or [np.empty(0)])
-    size = np.concatenate([np.diff(g.offsets) for g in groups] or [np.empty(0, np.int64)])
-    offsets = np.concatenate([[0], np.cumsum(size)])
+    owner = concatenate_rows([group.owner for group in groups], np.int64)
+    weight = concatenate_rows([group.probability for group in groups], np.float64)
+    size = concatenate_rows([np.diff(group.offsets) for group in groups], np.int64)
     order = np.lexsort((-weight, owner))
     order = order[weight[order] > WEIGHT_ROUNDING]
-    entries = ranges(offsets, order)
+    entries = ranges(offsets_of(size), order)
     return Vertices(
         owner[order],
         weight[order],
-        np.concatenate([[0], np.cumsum(size[order])]),
-        np.concatenate([g.entry for g in groups] or [np.empty(0, np.int64)])[entries],
-        np.concatenate([g.value for g in groups] or [np.empty(0)])[entries],
+        offsets_of(size[order]),
+        concatenate_rows([group.entry for group in groups], np.int64)[entries],
+        concatenate_rows([group.value for group in groups], np.float64)[entries],
     )
 
 
@@ -181,7 +180,7 @@ class WeightMap:
         n = len(self.vertices.owner)
         first = np.searchsorted(self.vertices.owner, np.arange(len(self.offsets)))
         counts = np.diff(first)
-        starts = np.concatenate([[0], np.cumsum(counts**2)])
+        starts = offsets_of(counts**2)
         gram = np.empty(starts[-1])
         begin = np.searchsorted(structure, np.arange(n + 1))
         _fill_grams(first, begin, slot, value, self.offsets, starts, gram)
