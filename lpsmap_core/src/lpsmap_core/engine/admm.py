@@ -11,8 +11,8 @@ its factors f, with the sign of the paper's line 6 corrected::
 
 where q is 1, or 0 without the quadratic term, for LP-MAP (AD3, Martins et al. 2015). Added to this
 are over-relaxation, a step size for each component that balances its two residuals, and a polish
-once the faces have settled. With the quadratic term, a component of one factor has step size 0,
-which makes its first iteration the solution.
+once the faces have settled. A component of one factor needs no loop: with the quadratic term, its
+step size is 0, which makes the first iteration the solution; without, its best structure is one.
 
 Python drives the loop, and kernels do the arithmetic. The components of a block are iterated side
 by side, those that have finished leave it, and each thread takes one block after the other. The
@@ -27,7 +27,7 @@ import numpy as np
 
 from lpsmap_core.engine.anderson import FIRST_ACCELERATED, Acceleration
 from lpsmap_core.engine.faces import draw_general_position
-from lpsmap_core.engine.infeasible import FIRST_TEST, InfeasibilityTest
+from lpsmap_core.engine.infeasible import FIRST_TEST, find_contradictions
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.polish import (
     PERIOD,
@@ -64,7 +64,9 @@ from lpsmap_core.engine.step_size import balanced_step_size
 from lpsmap_core.engine.stopping import CONVERGED, ITERATING, judge
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
+from lpsmap_core.layout.ragged import flags
 from lpsmap_core.local.local_solver import SHORT_RUN, UNTIL_SOLVED
+from lpsmap_core.local.oracles import best_feasible
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt, stopped
@@ -110,11 +112,12 @@ def solve_part(
 
 
 def run_loop(state: PartState, chosen: BoolArray, options: Options) -> None:
-    """Run the loop on some components until they are solved, or a limit is reached."""
-    alone = state.problem.direct
+    """Solve some components, those of several factors by the loop, up to a limit."""
+    alone = state.part.direct
     (direct,), (coupled,) = (alone & chosen).nonzero(), (chosen > alone).nonzero()
     if len(direct):
-        _solve_single_factors(state, direct, options)
+        solve = _solve_single_factors if state.problem.quadratic else _take_best_structures
+        solve(state, direct, options)
         state.out_of_time = out_of_time()
     if len(coupled):
         _solve_coupled(state, coupled, options)
@@ -130,9 +133,9 @@ def _solve_coupled(state: PartState, coupled: IntArray, options: Options) -> Non
     state.starts = starts_of(state.part, linear) if options.adapt else []
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
-    test, stop = InfeasibilityTest(state), 0
+    next_test, stop = FIRST_TEST, 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:
-        last, stop = stop, min(test.next_iteration, options.max_iter)
+        last, stop = stop, min(next_test, options.max_iter)
         if options.max_time is not None:
             stop = min(stop, last + CLOCK_PERIOD)
         settings = LoopSettings(
@@ -141,8 +144,9 @@ def _solve_coupled(state: PartState, coupled: IntArray, options: Options) -> Non
         advance_components(state, coupled, workspace, settings, options.threads)
         coupled = coupled[progress.outcome[coupled] == ITERATING]
         last_chance = stop == options.max_iter and stop > FIRST_TEST
-        if len(coupled) and (stop == test.next_iteration or last_chance):
-            coupled = coupled[~test.find(coupled)]
+        if len(coupled) and (stop == next_test or last_chance):
+            next_test *= 2
+            coupled = coupled[~find_contradictions(state, coupled)]
         state.out_of_time = out_of_time()
 
 
@@ -182,6 +186,35 @@ def _solve_single_factors(state: PartState, components: IntArray, options: Optio
                 state.trace[0, 1, own] = 0.0
 
     in_shares(run, components, state.part.sizes[components], threads, cheaper)
+
+
+def _take_best_structures(state: PartState, components: IntArray, options: Options) -> None:
+    """Solve components of one factor without the quadratic term, by their best structures."""
+    part, problem = state.part, state.problem
+    iterate, extras, progress = problem.iterate, problem.extras, problem.progress
+    alone = flags(components, part.n_components)
+    # every variable has one link, so that all degrees are 1
+    slots = part.sign * iterate.score[part.link_variable]
+    for view in state.views:
+        bucket, solver, links, additionals = view[:4]
+        rows = np.flatnonzero(alone[bucket.component])
+        if not rows.size:
+            continue
+        forbidden, eta_v = extras.forbidden[additionals] != 0, extras.eta[additionals]
+        w, n = best_feasible(bucket, slots[links], eta_v, forbidden)
+        chosen = np.repeat(alone[bucket.component], np.diff(bucket.offsets))
+        chosen_v = np.repeat(alone[bucket.component], np.diff(bucket.additional_offsets))
+        z, v, a = view.z, extras.v[additionals], view.a
+        z[chosen], v[chosen_v] = w[chosen], n[chosen_v]
+        # local scores whose projection this is, for later calls of `structures`
+        reach = 1.0 + 2.0 * float(np.abs(eta_v[~forbidden]).sum())
+        a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
+        view.eta_v[chosen_v] = eta_v[chosen_v]
+        if solver.lists_structures:
+            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), UNTIL_SOLVED)
+    iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
+    progress.primal_residual[components] = progress.dual_residual[components] = 0.0
+    progress.iterations[components], progress.outcome[components] = 1, CONVERGED
 
 
 # -------------------------------------------------------------------- coupled components

@@ -117,7 +117,7 @@ def _multiply(
     """Overwrite a selection's part of `product`; return the number of failed components."""
     (components, variables, _), problem, work = selection, state.handle, memory[0]
     late = interrupted()
-    if state.problem.direct[components[0]]:
+    if state.part.direct[components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
         scatter_direct(components, problem, product, 0.0, work.inputs)
         multiply(state, selection, work, d_v)

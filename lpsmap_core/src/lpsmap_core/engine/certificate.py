@@ -23,7 +23,7 @@ import numpy as np
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
+from lpsmap_core.engine.state import EXACT_RESIDUAL, BucketView, PartState
 from lpsmap_core.engine.stopping import INFEASIBLE
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.ragged import sums
@@ -74,12 +74,11 @@ def check_optimality(state: PartState) -> Optimality:
     forced = state.decided()[part.link_variable] != 0.0
     violation, size, squares = np.zeros(n), np.ones(n), np.zeros(n)
     v = state.additionals()
-    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-        links = part.links_of(b)
-        has_oracle = bucket.type.map_kernel is not None or solver.lists_structures
+    for view in state.views:
+        bucket, links = view.bucket, view.links
+        has_oracle = bucket.type.map_kernel is not None or view.solver.lists_structures
         check = _ask_oracle if has_oracle or not quadratic else _project_again
-        own = a[links], v[part.additionals_of(b)], forced[links]
-        gaps, sizes, moves = check(state, b, *own)
+        gaps, sizes, moves = check(state, view, a[links], v[view.additionals], forced[links])
         violation += sums(bucket.component, np.maximum(gaps, 0.0), n)
         size += sums(bucket.component, sizes, n)
         squares += sums(bucket.component, moves, n)
@@ -111,7 +110,7 @@ def error_bounds(state: PartState, optimality: Optimality, threads: int) -> Floa
     if not state.problem.quadratic:
         return np.full(part.n_components, np.inf)
     bound = _bounds_at_rounding(state, optimality)
-    alone = state.problem.direct & np.isinf(bound) & (state.problem.progress.iterations > 0)
+    alone = state.part.direct & np.isinf(bound) & (state.problem.progress.iterations > 0)
     bound[alone] = np.sqrt(optimality.violation[alone])
     again = np.isinf(bound) & (state.problem.progress.outcome != INFEASIBLE)
     if again.any():
@@ -153,15 +152,13 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
 
 
 def _ask_oracle(
-    state: PartState, b: int, a: FloatArray, v: FloatArray, forced: BoolArray
+    state: PartState, view: BucketView, a: FloatArray, v: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return g_f of a bucket's factors by their oracle, the magnitudes of its terms, and zeros."""
-    part, bucket = state.part, state.part.buckets[b]
-    links, additionals = part.links_of(b), part.additionals_of(b)
-    delta, z = part.delta[links], state.problem.iterate.z[links]
-    eta_v = state.problem.extras.eta[additionals]
+    bucket, z, extras = view.bucket, view.z, state.problem.extras
+    delta, eta_v = state.part.root_degree[bucket.variable], extras.eta[view.additionals]
     slope = np.where(forced, np.copysign(np.inf, a), a - state.problem.quadratic * z)
-    forbidden = state.problem.extras.forbidden[additionals] != 0
+    forbidden = extras.forbidden[view.additionals] != 0
     slots, eta_v = with_finite_scores(bucket, slope / delta, eta_v, forbidden, 1.0)
     w, n = best_structures(bucket, slots, eta_v)
     slope = slots * delta
@@ -172,14 +169,13 @@ def _ask_oracle(
 
 
 def _project_again(
-    state: PartState, b: int, a: FloatArray, v: FloatArray, forced: BoolArray
+    state: PartState, view: BucketView, a: FloatArray, v: FloatArray, forced: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the excess of the local maxima over phi_f(z), magnitudes and squared distances."""
-    part, problem, bucket = state.part, state.problem, state.part.buckets[b]
-    links, additionals = part.links_of(b), part.additionals_of(b)
-    z, eta_v = problem.iterate.z[links], problem.extras.eta[additionals]
-    forbidden = problem.extras.forbidden[additionals] if state.forbids else None
-    _, best, best_v = solve_apart(bucket, part.delta[links], a, eta_v, forbidden)
+    bucket, z, extras = view.bucket, view.z, state.problem.extras
+    delta, eta_v = state.part.root_degree[bucket.variable], extras.eta[view.additionals]
+    forbidden = extras.forbidden[view.additionals] if state.forbids else None
+    _, best, best_v = solve_apart(bucket, delta, a, eta_v, forbidden)
     move = best - z
     mean_slope = np.where(move != 0.0, a - 0.5 * (best + z), 0.0)  # infinite in forced slots
     gains = bucket.sums(mean_slope * move, eta_v * (best_v - v))

@@ -161,7 +161,7 @@ def _charge(
     components = flags(part.component[payers], part.n_components)
     base = np.where(split.huge, split.rest(), split.scores)
     felt = split.split_entries(np.where(split.withheld, -np.inf, base))
-    step_size = first_step_sizes(part, state.problem.direct, *felt, options)
+    step_size = first_step_sizes(part, state.part.direct, *felt, options)
     for sizes in (progress.step_size, progress.first_step_size):
         np.copyto(sizes, step_size, where=components)
 
@@ -170,7 +170,7 @@ def _revise(state: PartState, split: Split, solved: BoolArray, options: Options)
     """Revise the forbidden and released scores of unproven components; return which changed."""
     progress = state.problem.progress
     withheld, released = split.components_of(split.withheld), split.components_of(split.released)
-    needing = violating_factors(state, state.problem.iterate.z, state.additionals())
+    needing = violating_factors(state)
     lacking = flags(state.problem.spans.component[needing], len(solved))
     lacking |= progress.outcome == INFEASIBLE
     lacking &= solved & withheld
@@ -197,7 +197,7 @@ def _blocked_factors(state: PartState, chosen: BoolArray) -> BoolArray:
     slots = part.sign * np.where(state.forbidden, -np.inf, 0.0)[part.link_variable]
     scores_v = np.where(state.problem.extras.forbidden, -np.inf, 0.0)
     w, n = _best_structures(state, chosen, slots, scores_v)
-    return violating_factors(state, w / part.delta, n) & chosen[state.problem.spans.component]
+    return violating_factors(state, (w / part.delta, n)) & chosen[state.problem.spans.component]
 
 
 def _profitable_entries(state: PartState, split: Split, chosen: BoolArray) -> BoolArray:
@@ -234,9 +234,9 @@ def _best_structures(
     """
     part, problem = state.part, state.problem
     w, n = np.zeros(part.n_links), np.zeros(len(scores_v))
-    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
+    for view in state.views:
+        bucket, solver, links, additionals = view[:4]
         rows = np.flatnonzero(chosen[bucket.component])
-        links, additionals = part.links_of(b), part.additionals_of(b)
         if not rows.size:
             continue
         forced = state.forbidden[bucket.variable]
@@ -245,7 +245,7 @@ def _best_structures(
         if solver.lists_structures:
             w[links], n[additionals] = best_structures(bucket, own, own_v)
             continue
-        delta, z = part.delta[links], problem.iterate.z[links]
+        delta, z = part.root_degree[bucket.variable], view.z
         best, best_v = z.copy(), problem.extras.v[additionals].copy()
         local_solver(bucket, delta).solve(rows, own * delta + z, own_v, best, best_v, UNTIL_SOLVED)
         w[links], n[additionals] = best * delta, best_v

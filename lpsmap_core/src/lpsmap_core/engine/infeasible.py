@@ -10,7 +10,7 @@ polytopes exclude entries that a score of ``-inf`` forbids.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -54,101 +54,82 @@ OnLinks = Callable[[IntArray], FloatArray]
 """Returns numbers r of some links; arrays of all links would take much memory."""
 
 
-class InfeasibilityTest:
-    """Periodic test of the running components."""
+def find_contradictions(state: PartState, running: IntArray) -> BoolArray:
+    """Mark running components that are proven infeasible; return which of them are."""
+    progress = state.problem.progress
+    disagree, suspect = progress.primal_residual > SUSPECT, np.zeros_like(state.part.direct)
+    if state.forbids:
+        disagree |= _components_of(state, violating_factors(state))
+    suspect[running] = disagree[running]
+    if not suspect.any():
+        return suspect[running]
+    check_local_solutions(state)  # invalid solutions prove nothing
+    gaps = _gaps(state)
+    proven = suspect & (_support(state, suspect, gaps)[0] < 0.0)
+    if out_of_time():  # interrupted projections give no valid bounds
+        proven[:] = False
+    if proven.any():
+        progress.outcome[proven] = INFEASIBLE
+        _record_proof(state, proven, gaps(np.arange(state.part.n_links)))
+    return proven[running]
 
-    def __init__(self, state: PartState) -> None:
-        self.state = state
-        self.next_iteration = FIRST_TEST
 
-    def find(self, running: IntArray) -> BoolArray:
-        """Mark running components that are proven infeasible; return which of them are."""
-        self.next_iteration *= 2
-        progress = self.state.problem.progress
-        suspect = np.zeros(self.state.part.n_components, dtype=np.bool_)
-        suspect[running] = ((progress.primal_residual > SUSPECT) | self._violate_masks())[running]
-        if not suspect.any():
-            return suspect[running]
-        check_local_solutions(self.state)  # invalid solutions prove nothing
-        gaps = self._gaps()
-        proven = suspect & (self._support(suspect, gaps)[0] < 0.0)
-        if out_of_time():  # interrupted projections give no valid bounds
-            proven[:] = False
-        if proven.any():
-            progress.outcome[proven] = INFEASIBLE
-            self._record_proof(proven, gaps(np.arange(self.state.part.n_links)))
-        return proven[running]
+def _record_proof(state: PartState, chosen: BoolArray, gap: FloatArray) -> None:
+    """Record the factors of the proofs, leaving out those that the proofs do not need."""
+    part, spans = state.part, state.problem.spans
+    factor, n_factors = factor_of_links(state), len(spans.component)
+    if state.forbids:
+        bound, needs = _support(state, chosen, np.zeros(part.n_links).take)
+        single = chosen & (bound < 0.0)  # where a single factor needs a forbidden entry
+        _record(state, single[spans.component] & needs)
+        chosen = chosen & ~single
+    largest = np.zeros(n_factors)
+    np.maximum.at(largest, factor, np.abs(gap))
+    involved = largest > BYSTANDER
+    core = np.where(involved[factor], gap, 0.0)
+    degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
+    excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
+    core -= np.where(involved[factor], excess[part.link_variable], 0.0)
+    holds = chosen & (_support(state, chosen, core.take)[0] < 0.0)
+    named = np.where(holds[spans.component], involved, largest > 0.0)
+    _record(state, named & chosen[spans.component])
 
-    def _record_proof(self, chosen: BoolArray, gap: FloatArray) -> None:
-        """Record the factors of the proofs, leaving out those that the proofs do not need."""
-        part, spans = self.state.part, self.state.problem.spans
-        factor, n_factors = factor_of_links(self.state), len(spans.component)
-        if self.state.forbids:
-            bound, needs = self._support(chosen, np.zeros(part.n_links).take)
-            single = chosen & (bound < 0.0)  # where a single factor needs a forbidden entry
-            _record(self.state, single[spans.component] & needs)
-            chosen = chosen & ~single
-        largest = np.zeros(n_factors)
-        np.maximum.at(largest, factor, np.abs(gap))
-        involved = largest > BYSTANDER
-        core = np.where(involved[factor], gap, 0.0)
-        degree = np.bincount(part.link_variable, involved[factor], part.n_variables)
-        excess = sums(part.link_variable, core, part.n_variables) / np.maximum(degree, 1.0)
-        core -= np.where(involved[factor], excess[part.link_variable], 0.0)
-        holds = chosen & (self._support(chosen, core.take)[0] < 0.0)
-        named = np.where(holds[spans.component], involved, largest > 0.0)
-        _record(self.state, named & chosen[spans.component])
 
-    def _violate_masks(self) -> BoolArray:
-        """Return for each component whether one of its factors holds a forbidden entry."""
-        state = self.state
-        if not state.forbids:
-            return np.zeros(state.part.n_components, dtype=bool)
-        problem = state.problem
-        held_by = violating_factors(state, problem.iterate.z, state.additionals())
-        return _components_of(state, held_by)
+def _gaps(state: PartState) -> OnLinks:
+    """Return the gaps between means and copies, scaled to at most 1 in every component."""
+    part, z = state.part, state.problem.iterate.z
+    mean, size = np.empty(part.n_variables), np.zeros(part.n_components)
+    _write_means(state.handle, mean, size)
+    size[size == 0.0] = 1.0
 
-    def _gaps(self) -> OnLinks:
-        """Return the gaps between means and copies, scaled to at most 1 in every component."""
-        part, z = self.state.part, self.state.problem.iterate.z
-        mean, size = np.empty(part.n_variables), np.zeros(part.n_components)
-        _write_means(self.state.handle, mean, size)
-        size[size == 0.0] = 1.0
+    def gaps(links: IntArray) -> FloatArray:
+        variable, copies = part.link_variable[links], z[links]
+        flipped = 1.0 / part.root_degree[variable] - copies
+        with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
+            gap = mean[variable] - np.where(part.negated[links], flipped, copies)
+            scaled: FloatArray = gap / size[part.component[variable]]
+        return scaled
 
-        def gaps(links: IntArray) -> FloatArray:
-            variable, copies = part.link_variable[links], z[links]
-            flipped = 1.0 / part.root_degree[variable] - copies
-            with np.errstate(invalid="ignore"):  # where scores are so large that sums overflow
-                gap = mean[variable] - np.where(part.negated[links], flipped, copies)
-                scaled: FloatArray = gap / size[part.component[variable]]
-            return scaled
+    return gaps
 
-        return gaps
 
-    def _support(self, suspect: BoolArray, r: OnLinks) -> tuple[FloatArray, BoolArray]:
-        """Return upper bounds on the largest <r, z> of each suspect component.
+def _support(state: PartState, suspect: BoolArray, r: OnLinks) -> tuple[FloatArray, BoolArray]:
+    """Return upper bounds on the largest <r, z> of each suspect component.
 
-        Also returns for each factor whether all its structures hold a forbidden entry. An oracle
-        gives the exact maximum. For other solvers, with z_t the projection of t r onto the allowed
-        points, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every allowed z.
-        """
-        state, part, spans = self.state, self.state.part, self.state.problem.spans
-        bound, needs = np.zeros(part.n_components), np.zeros(len(spans.component), dtype=np.bool_)
-        for b, bucket in enumerate(part.buckets):
-            for rows in _blocks(bucket, np.flatnonzero(suspect[bucket.component])):
-                block = _block_of(state, b, rows, r)
-                lists = state.solvers[b].lists_structures
-                z, v, unsolved, slack = _best(block) if lists else _project(block, state.forbids)
-                copies = np.where(block.factors.negated, 1.0 / block.delta - z, z)
-                terms = block.r * copies + slack + PROOF_ROUNDING * np.abs(block.r)
-                owner = part.component[block.factors.variable]
-                bound += sums(owner, terms, part.n_components)
-                bound[unsolved] = np.inf
-                held = _violates(block.factors, z, v, block.delta, block.decided, block.forbidden)
-                needs[spans.first_factor[b] + rows] = held
-        # oracles avoid forbidden entries: a structure that holds one shows that all do
-        bound[_components_of(state, needs)] = -np.inf
-        return bound, needs
+    Also returns for each factor whether all its structures hold a forbidden entry. An oracle
+    gives the exact maximum. For other solvers, with z_t the projection of t r onto the allowed
+    points, <r, z> <= <r, z_t> + ||z||^2 / (2 t) for every allowed z.
+    """
+    spans = state.problem.spans
+    bound, needs = np.zeros(state.part.n_components), np.zeros(len(spans.component), np.bool_)
+    for b, bucket in enumerate(state.part.buckets):
+        for rows in _blocks(bucket, np.flatnonzero(suspect[bucket.component])):
+            of_block, held = _support_of_block(state, b, rows, r)
+            bound += of_block
+            needs[spans.first_factor[b] + rows] = held
+    # oracles avoid forbidden entries: a structure that holds one shows that all do
+    bound[_components_of(state, needs)] = -np.inf
+    return bound, needs
 
 
 @leaf
@@ -175,19 +156,6 @@ def _write_means(handle: Any, mean: FloatArray, size: FloatArray) -> None:
 # -------------------------------------------------------------------- blocks of factors
 
 
-class _Block(NamedTuple):
-    """Some factors of a bucket, with the numbers r of their links and with scores along r."""
-
-    factors: Bucket
-    delta: FloatArray
-    decided: FloatArray
-    """For each slot, the infinite score of its variable, or 0."""
-    forbidden: ByteArray
-    r: FloatArray
-    scores: FloatArray
-    scores_v: FloatArray
-
-
 def _blocks(bucket: Bucket, rows: IntArray) -> Iterator[IntArray]:
     """Yield some factors in blocks, so that arrays of all their links are never needed at once."""
     sizes = np.diff(bucket.offsets)[rows] + np.diff(bucket.additional_offsets)[rows]
@@ -195,48 +163,37 @@ def _blocks(bucket: Bucket, rows: IntArray) -> Iterator[IntArray]:
     yield from (some for some in np.split(rows, cuts) if len(some))
 
 
-def _block_of(state: PartState, b: int, rows: IntArray, numbers: OnLinks) -> _Block:
-    part, extras, bucket = state.part, state.problem.extras, state.part.buckets[b]
-    factors = bucket.select(rows)
-    r = numbers(part.spans.first_link[b] + ranges(bucket.offsets, rows))
-    first_additional = state.problem.spans.first_additional[b]
-    forbidden = extras.forbidden[first_additional + ranges(bucket.additional_offsets, rows)]
-    decided = state.decided(factors.variable)
+def _support_of_block(
+    state: PartState, b: int, rows: IntArray, numbers: OnLinks
+) -> tuple[FloatArray, BoolArray]:
+    """Return the part of some factors of bucket `b` in `_support`.
+
+    Returns for each component the sum of their bounds, infinite if one is unsolved, and for each of
+    them whether it holds a forbidden entry.
+    """
+    part, extras, view = state.part, state.problem.extras, state.views[b]
+    factors = view.bucket.select(rows)
+    r = numbers(part.spans.first_link[b] + ranges(view.bucket.offsets, rows))
+    forbidden = extras.forbidden[view.additionals][ranges(view.bucket.additional_offsets, rows)]
+    delta, decided = part.root_degree[factors.variable], state.decided(factors.variable)
     scores = np.where(decided == 0.0, SHARPNESS * r, decided)
-    return _Block(
-        factors,
-        part.root_degree[factors.variable],
-        decided,
-        forbidden,
-        r,
-        np.where(factors.negated, -scores, scores),
-        np.where(forbidden, -PENALTY, 0.0),
-    )
-
-
-_Extreme = tuple[FloatArray, FloatArray, IntArray, FloatArray | float]
-"""Local solutions, marginals of additionals, the components of unsolved factors, and the slack."""
-
-
-def _best(block: _Block) -> _Extreme:
-    """Return the best structures of some factors, as local solutions.
-
-    An active set would have to find its face at nearly infinite scores, where rounding makes
-    structures join and leave without end.
-    """
-    scores, forbidden = block.scores / block.delta, block.forbidden != 0
-    w, v = best_feasible(block.factors, scores, block.scores_v, forbidden)
-    return w / block.delta, v, np.empty(0, dtype=np.int64), 0.0
-
-
-def _project(block: _Block, forbids: bool) -> _Extreme:
-    """Return the local solutions of some factors by a solver of their own.
-
-    That keeps the faces of the loop unchanged.
-    """
-    factors, delta, forbidden = block.factors, block.delta, block.forbidden if forbids else None
-    solver, z, v = solve_apart(factors, delta, block.scores, block.scores_v, forbidden)
-    return z, v, factors.component[solver.unsolved()], 0.5 / SHARPNESS / delta**2
+    scores = np.where(factors.negated, -scores, scores)
+    scores_v = np.where(forbidden, -PENALTY, 0.0)
+    unsolved, slack = np.empty(0, dtype=np.int64), np.zeros(len(r))
+    if view.solver.lists_structures:
+        # An active set would have to find its face at nearly infinite scores, where rounding makes
+        # structures join and leave without end.
+        w, v = best_feasible(factors, scores / delta, scores_v, forbidden != 0)
+        z = w / delta
+    else:  # by a solver of its own, which keeps the faces of the loop unchanged
+        allowed = forbidden if state.forbids else None
+        solver, z, v = solve_apart(factors, delta, scores, scores_v, allowed)
+        unsolved, slack = factors.component[solver.unsolved()], 0.5 / SHARPNESS / delta**2
+    copies = np.where(factors.negated, 1.0 / delta - z, z)
+    terms = r * copies + slack + PROOF_ROUNDING * np.abs(r)
+    bound = sums(part.component[factors.variable], terms, part.n_components)
+    bound[unsolved] = np.inf
+    return bound, _violates(factors, z, v, delta, decided, forbidden)
 
 
 # -------------------------------------------------------------------- forbidden entries
@@ -247,21 +204,26 @@ def find_violations(state: PartState) -> None:
     if not state.forbids:
         return
     problem, progress = state.problem, state.problem.progress
-    held_by = violating_factors(state, problem.iterate.z, state.additionals())
+    held_by = violating_factors(state)
     # a factor without allowed structures can run out of iterations
-    limited = problem.direct & progress.at_inner_limit
+    limited = state.part.direct & progress.at_inner_limit
     finished = (progress.outcome == CONVERGED) | limited
     infeasible = _components_of(state, held_by) & finished
     progress.outcome[infeasible] = INFEASIBLE
     _record(state, held_by & infeasible[problem.spans.component])
 
 
-def violating_factors(state: PartState, z: FloatArray, v: FloatArray) -> BoolArray:
-    """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``."""
+def violating_factors(
+    state: PartState, solutions: tuple[FloatArray, FloatArray] | None = None
+) -> BoolArray:
+    """Return for each factor whether its local solution violates a score of ``-inf`` or ``inf``.
+
+    The `solutions` are those of slots and of additionals; by default the latest ones.
+    """
     part, forbidden = state.part, state.problem.extras.forbidden
+    z, v = solutions or (state.problem.iterate.z, state.additionals())
     violates = [np.empty(0, dtype=np.bool_)]
-    for b, bucket in enumerate(part.buckets):
-        links, additionals = part.links_of(b), part.additionals_of(b)
+    for bucket, _, links, additionals in (view[:4] for view in state.views):
         delta, decided = part.root_degree[bucket.variable], state.decided(bucket.variable)
         numbers = z[links], v[additionals], delta, decided, forbidden[additionals]
         violates.append(_violates(bucket, *numbers))

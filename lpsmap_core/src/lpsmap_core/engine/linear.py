@@ -1,27 +1,22 @@
-"""Solves without the quadratic term: LP-MAP.
-
-A component of one factor needs no loop: its best structure is the solution.
-"""
+"""Solves without the quadratic term: LP-MAP."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.admm import run_loop
+from lpsmap_core.engine.admm import run_loop, solve_part
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import PartState, initial_state
-from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
+from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.stopping import INFEASIBLE
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import sums
-from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_feasible
 from lpsmap_jit.arrays import BoolArray, FloatArray
-from lpsmap_jit.interrupts import out_of_time
 
 BOUND_TOLERANCE = 1e-12
 """Relative difference of bounds up to which it is rounding."""
@@ -47,13 +42,10 @@ def solve_linear(
     """
     withheld = hugely_negative(part, eta, eta_v)
     if withheld is None:
-        state = initial_state(part, eta, eta_v, options, warm)
-        _solve(state, ~skip, options)
-        return state
+        return solve_part(part, eta, eta_v, skip, options, warm)
     off, off_v = (scores < 0.0 for scores in withheld)
     reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
-    state = initial_state(part, *reduced, options, warm)
-    _solve(state, ~skip, options)
+    state = solve_part(part, *reduced, skip, options, warm)
     find_violations(state)
     contradicts = state.problem.progress.outcome == INFEASIBLE
     needing = contradicts | _could_gain(state, withheld)
@@ -63,10 +55,10 @@ def solve_linear(
         reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
         set_scores(state.handle, needing, *reduced, options)
         state.contradicting.clear()
-        for bucket, solver in zip(part.buckets, state.solvers, strict=True):
+        for view in state.views:
             # structures that joined when no others were allowed, which the loop does not drop
-            solver.forget(np.flatnonzero(needing[bucket.component]))
-        _solve(state, needing, options)
+            view.solver.forget(np.flatnonzero(needing[view.bucket.component]))
+        run_loop(state, needing, options)
     state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)
     return state
 
@@ -101,43 +93,6 @@ def hugely_negative(
     return split.split_entries(withheld) if withheld.any() else None
 
 
-def _solve(state: PartState, chosen: BoolArray, options: Options) -> None:
-    """Solve some components: single factors by their oracles, the others by the loop."""
-    alone = state.part.direct & chosen
-    if alone.any():
-        _take_best_structures(state, alone)
-        state.out_of_time = out_of_time()
-    run_loop(state, ~state.part.direct & chosen, options)
-
-
-def _take_best_structures(state: PartState, alone: BoolArray) -> None:
-    """Write the best structures of single factors as the solution of their components."""
-    part, problem = state.part, state.problem
-    iterate, extras, progress = problem.iterate, problem.extras, problem.progress
-    # every variable has one link, so that all degrees are 1
-    slots = part.sign * iterate.score[part.link_variable]
-    for b, (bucket, solver) in enumerate(zip(part.buckets, state.solvers, strict=True)):
-        rows = np.flatnonzero(alone[bucket.component])
-        if not rows.size:
-            continue
-        links, additionals = part.links_of(b), part.additionals_of(b)
-        forbidden, eta_v = extras.forbidden[additionals] != 0, extras.eta[additionals]
-        w, n = best_feasible(bucket, slots[links], eta_v, forbidden)
-        chosen = np.repeat(alone[bucket.component], np.diff(bucket.offsets))
-        chosen_v = np.repeat(alone[bucket.component], np.diff(bucket.additional_offsets))
-        z, v, a = iterate.z[links], extras.v[additionals], iterate.a[links]
-        z[chosen], v[chosen_v] = w[chosen], n[chosen_v]
-        # local scores whose projection this is, for later calls of `structures`
-        reach = 1.0 + 2.0 * float(np.abs(eta_v[~forbidden]).sum())
-        a[chosen] = np.where(w <= 0.0, -reach, np.where(w >= 1.0, 1.0 + reach, w))[chosen]
-        extras.scaled[additionals][chosen_v] = eta_v[chosen_v]
-        if solver.lists_structures:
-            solver.solve(rows, a.copy(), eta_v, z.copy(), v.copy(), UNTIL_SOLVED)
-    iterate.u[alone[part.component]] = state.marginals()[alone[part.component]]
-    progress.primal_residual[alone] = progress.dual_residual[alone] = 0.0
-    progress.iterations[alone], progress.outcome[alone] = 1, CONVERGED
-
-
 def linear_bounds(state: PartState) -> FloatArray:
     """Return an upper bound on the score of any assignment, for every component.
 
@@ -159,15 +114,14 @@ def linear_bounds(state: PartState) -> FloatArray:
         eta_of_all = np.where(off_v < 0.0, off_v, eta_of_all)
         forbidden_of_all &= off_v == 0.0
     bound, size = np.zeros((2, part.n_components))
-    for b, bucket in enumerate(part.buckets):
-        additionals = part.additionals_of(b)
-        own = slots[part.links_of(b)]
+    for bucket, _, links, additionals in (view[:4] for view in state.views):
+        own = slots[links]
         eta_v, forbidden = eta_of_all[additionals], forbidden_of_all[additionals]
         w, n = best_feasible(bucket, own, eta_v, forbidden)
         forced, wanted = np.isinf(own), own > 0.0
         with np.errstate(over="ignore"):
             # a negated slot counts its variable's score if that is on, so that masks cancel exactly
-            gain = np.where(forced, 0.0, own) * (w - part.negated[part.links_of(b)])
+            gain = np.where(forced, 0.0, own) * (w - bucket.negated)
             gain_v = np.where(forbidden, 0.0, eta_v * n)
         size += sums(bucket.component, bucket.sums(np.abs(gain), np.zeros_like(n)), len(size))
         # structures against forced slots, or with forbidden additionals

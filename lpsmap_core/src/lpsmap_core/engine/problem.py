@@ -84,7 +84,7 @@ class LoopProblem(NamedTuple):
     extras: Extras
     progress: Progress
     direct: BoolArray
-    """For each component, whether the local problem of its single factor is the whole problem."""
+    """As in `Part`: for each component, whether it is a single factor, solved without the loop."""
     quadratic: float
     """1 with the quadratic term, 0 without."""
 
@@ -102,9 +102,8 @@ def new_problem(
     there may be many links and far more additionals, so that copies would take much memory.
     """
     sizes = part.n_variables, part.n_links, part.n_additionals, part.n_components
-    direct = part.direct if quadratic else np.zeros_like(part.direct)
     blueprint = _blueprint(*sizes, quadratic, len(start) > 0)
-    return blueprint.make(*part.loop.records, *start, eta_v, direct)
+    return blueprint.make(*part.loop.records, *start, eta_v, part.direct)
 
 
 @functools.lru_cache(maxsize=32)

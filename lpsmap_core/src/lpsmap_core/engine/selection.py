@@ -91,7 +91,7 @@ def solve_locally(state: PartState, selection: Selection, max_iterations: int) -
         if len(rows):
             view.solver.solve(rows, view.a, view.eta_v, view.z, view.v, max_iterations)
             if view.solver.iterates:
-                at_limit[view.component[rows[view.solver.status[rows] == RUNNING]]] = True
+                at_limit[view.bucket.component[rows[view.solver.status[rows] == RUNNING]]] = True
 
 
 def multiply_jacobians(

@@ -13,9 +13,9 @@ import numpy as np
 
 from lpsmap_core.engine.magnitudes import MAX_PRECISE
 from lpsmap_core.engine.problem import RESIDUAL_ROUNDING, problem_at
-from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.state import BucketView, PartState
 from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
-from lpsmap_core.local.local_solver import LocalSolver
+from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.solvers import solve_apart
 from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
@@ -29,40 +29,38 @@ def check_local_solutions(state: PartState) -> None:
 
     It is an error if a marginal is not finite, or outside [0, 1] in a component that has converged.
     """
-    for b, solver in enumerate(state.solvers):
-        if not solver.lists_structures:
-            f = first_invalid_solution(state.handle, b, solver.bucket.offsets, solver.delta)
+    for b, view in enumerate(state.views):
+        if not view.solver.lists_structures:
+            f = first_invalid_solution(state.handle, b, view.bucket.offsets, view.solver.delta)
             if f >= 0 and (
-                state.problem.progress.outcome[solver.bucket.component[f]] == CONVERGED
-                or _fails_alone(state, b, solver, f)
+                state.problem.progress.outcome[view.bucket.component[f]] == CONVERGED
+                or _fails_alone(state, view, f)
             ):
-                _refuse(state, b, solver, f)
+                _refuse(state, view, f)
 
 
-def _fails_alone(state: PartState, b: int, solver: LocalSolver, f: int) -> bool:
+def _fails_alone(state: PartState, view: BucketView, f: int) -> bool:
     """Return whether a solver also fails for the factor's own scores.
 
     Otherwise its inputs in the loop may have been invalid.
     """
-    part, problem = state.part, state.problem
-    slots, extra = _places(solver, f)
-    eta = (part.sign * problem.iterate.eta[part.link_variable])[part.links_of(b)][slots]
-    eta_v = problem.extras.eta[part.additionals_of(b)][extra].copy()
-    factor = solver.bucket.select(np.array([f]))
-    _, z, _ = solve_apart(factor, solver.delta[slots], eta, eta_v, None)
+    (slots, extra), factor = _places(view.bucket, f), view.bucket.select(np.array([f]))
+    eta = np.where(factor.negated, -1.0, 1.0) * state.problem.iterate.eta[factor.variable]
+    eta_v = state.problem.extras.eta[view.additionals][extra].copy()
+    _, z, _ = solve_apart(factor, view.solver.delta[slots], eta, eta_v, None)
     return not np.isfinite(z).all()
 
 
-def _places(solver: LocalSolver, f: int) -> tuple[slice, slice]:
+def _places(bucket: Bucket, f: int) -> tuple[slice, slice]:
     """Return the slices of a factor's slots and additionals in its bucket."""
-    slots, extra = solver.bucket.offsets[f : f + 2], solver.bucket.additional_offsets[f : f + 2]
+    slots, extra = bucket.offsets[f : f + 2], bucket.additional_offsets[f : f + 2]
     return slice(*slots.tolist()), slice(*extra.tolist())
 
 
-def _refuse(state: PartState, b: int, solver: LocalSolver, f: int) -> NoReturn:
-    bucket, name, (slots, extra) = solver.bucket, solver.bucket.type.__name__, _places(solver, f)
-    means = solver.delta[slots] * state.problem.iterate.z[state.part.links_of(b)][slots]
-    counts = state.additionals()[state.part.additionals_of(b)][extra]
+def _refuse(state: PartState, view: BucketView, f: int) -> NoReturn:
+    bucket, solver, (slots, extra) = view.bucket, view.solver, _places(view.bucket, f)
+    name, means = bucket.type.__name__, solver.delta[slots] * view.z[slots]
+    counts = state.additionals()[view.additionals][extra]
     also = f" and additionals {counts.tolist()!r:.60}" if len(counts) else ""
     raise ValueError(
         f"{name}.{solver.function} wrote the marginals delta * z = {means.tolist()!r:.120}{also} "

@@ -43,11 +43,10 @@ EXACT_RESIDUAL = 1e-12
 
 
 class BucketView(NamedTuple):
-    """A bucket's solver, and its parts of the arrays of a problem."""
+    """A bucket with its solver, and its parts of the arrays of a problem."""
 
+    bucket: Bucket
     solver: LocalSolver
-    component: IntArray
-    """For each factor, its component."""
     links: slice
     additionals: slice
     a: FloatArray
@@ -100,8 +99,8 @@ class PartState:
         links, additionals = self.part.links_of(b), self.part.additionals_of(b)
         iterate, extras, solver = self.problem.iterate, self.problem.extras, self.solvers[b]
         return BucketView(
+            self.part.buckets[b],
             solver,
-            self.part.buckets[b].component,
             links,
             additionals,
             iterate.a[links],
@@ -130,7 +129,7 @@ class PartState:
         converged = self.problem.progress.outcome == CONVERGED
         for view in self.views:
             if not view.solver.faces_complete:
-                rows = np.flatnonzero(converged[view.component])
+                rows = np.flatnonzero(converged[view.bucket.component])
                 view.solver.complete_faces(rows, view.a, view.eta_v, view.z)
         self.faces_complete = not out_of_time()
 
@@ -141,16 +140,16 @@ class PartState:
         """
         progress = self.problem.progress
         started = progress.iterations > 0  # 0 if the time ran out
-        limited = progress.at_inner_limit & self.problem.direct & started
+        limited = progress.at_inner_limit & self.part.direct & started
         limited[self.unsolved_forms()] = True
         return limited
 
     def unsolved_forms(self) -> IntArray:
         """Return the components with a factor whose closed form ended without the solution."""
         components = [
-            bucket.component[solver.unsolved()]
-            for bucket, solver in zip(self.part.buckets, self.solvers, strict=True)
-            if bucket.type.projection_iterates and not solver.iterates
+            view.bucket.component[view.solver.unsolved()]
+            for view in self.views
+            if view.bucket.type.projection_iterates and not view.solver.iterates
         ]
         return np.concatenate(components) if components else np.empty(0, dtype=np.int64)
 
@@ -197,7 +196,7 @@ class PartState:
             chosen = chosen & ~self.part.direct  # their best structures are written already
         for view in self.views:
             if view.solver.lists_structures and len(v):
-                rows = np.flatnonzero(chosen[view.component])
+                rows = np.flatnonzero(chosen[view.bucket.component])
                 view.solver.write_additionals(rows, v[view.additionals])
         return v
 
@@ -262,7 +261,7 @@ def _apply_warm_start(warm: WarmStart, part: Part, problem: LoopProblem) -> None
     If the scores of a component have become much larger or smaller, it starts from zero, which is
     then closer to the solution than the earlier duals.
     """
-    known = warm.known & ~problem.direct
+    known = warm.known & ~part.direct
     if warm.first_step_size is not None:
         before, now = warm.first_step_size, problem.progress.first_step_size
         known &= (now <= MAX_RESCALING * before) & (before <= MAX_RESCALING * now)
