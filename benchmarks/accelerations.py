@@ -30,8 +30,7 @@ from rich.table import Table
 from lpsmap import ConvergenceWarning, FactorGraph
 from lpsmap_core.engine.admm import LoopSettings, advance_components
 from lpsmap_core.engine.options import Options
-from lpsmap_core.engine.polish import make_loop_workspace
-from lpsmap_core.engine.problem import RESIDUAL_ROUNDING
+from lpsmap_core.engine.polish import make_polish
 from lpsmap_core.engine.state import initial_state
 from lpsmap_core.engine.step_size import balanced_step_size
 from lpsmap_core.engine.stopping import CONVERGED
@@ -124,7 +123,7 @@ class Loop:
         self._degree = np.diff(part.variable_offsets)
         self._owner = np.repeat(np.arange(part.n_variables), self._degree)
         settings = LoopSettings(0, 0, SHORT_RUN, tol, tol, False, method.relaxation)
-        tools = make_loop_workspace(state, False)
+        tools = make_polish(state, False)
         self._advance = lambda stop: advance_components(
             state, np.zeros(1, dtype=np.int64), tools, settings._replace(stop=stop)
         )
@@ -220,7 +219,7 @@ def iterations(graph: FactorGraph, method: Method, tol: float, limit: int) -> fl
             return i
         if method.step_size == "balanced":
             residuals = step.primal_residual, step.dual_residual
-            largest_score = float(loop.progress.rounding[0]) / RESIDUAL_ROUNDING
+            largest_score = float(loop.progress.largest_score[0])
             gamma = balanced_step_size(i, 1.0, gamma, first, *residuals, largest_score)
         elif method.step_size == "spectral" and i % 2 == 0:
             if before is not None:

@@ -15,7 +15,7 @@ from lpsmap_core.engine.polish import (
     FACE_TOLERANCE,
     _find_mu,
     _find_settled,
-    make_loop_workspace,
+    make_polish,
 )
 from lpsmap_core.engine.selection import keep_chosen, multiply_jacobians, select_blocks
 from lpsmap_core.engine.state import PartState
@@ -34,8 +34,8 @@ class Probe:
         graph.add(AtMostOne(u, axis=1))
         self.state: PartState = graph.solve().solved.state
         self.problem = self.state.problem
-        self.workspace = make_loop_workspace(self.state, True)
-        self.polish = self.workspace.polish
+        self.workspace = make_polish(self.state, True)
+        self.polish = self.workspace.record
         (self.everything,) = select_blocks(self.state, np.arange(N_COMPONENTS))
         variables = self.everything.variables
         draw_general_position(variables, self.state.handle, self.polish.numbers)
@@ -51,8 +51,8 @@ class Probe:
         outputs_v = np.empty(0)
         arrays = polish.numbers, outputs_v, latest, outputs_v
         multiply_jacobians(self.state, some, *arrays)
-        words = self.state.handle, self.workspace.handle
-        _find_settled(*some[:2], *words, now, latest, before)
+        handle = self.workspace.handle
+        _find_settled(*some[:2], handle, now, latest, before)
         return np.flatnonzero(polish.selected).tolist()
 
 

@@ -33,15 +33,15 @@ from lpsmap_core.engine.polish import (
     PERIOD,
     POLISH_ITERATIONS,
     WARM_PROBES,
-    LoopWorkspace,
+    Polish,
     find_due,
-    loop_record_at,
-    make_loop_workspace,
+    make_polish,
+    polish_at,
     polish_settled,
     revert_failed_polishes,
     waits_for_polish,
 )
-from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, Iterate, problem_at
+from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, problem_at
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.selection import (
     Selection,
@@ -54,14 +54,15 @@ from lpsmap_core.engine.selection import (
 )
 from lpsmap_core.engine.soundness import check_local_solutions
 from lpsmap_core.engine.starts import centre_duals, checked_flags, starts_of
-from lpsmap_core.engine.state import (
-    EXACT_RESIDUAL,
-    ONE_PASS_CHEAPER,
-    PartState,
-    initial_state,
-)
+from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState, initial_state
 from lpsmap_core.engine.step_size import balanced_step_size
-from lpsmap_core.engine.stopping import CONVERGED, ITERATING, judge
+from lpsmap_core.engine.stopping import (
+    CONVERGED,
+    EXACT_RESIDUAL,
+    ITERATING,
+    RESIDUAL_ROUNDING,
+    judge,
+)
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import flags
@@ -70,6 +71,7 @@ from lpsmap_core.local.oracles import best_feasible
 from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import interrupted, out_of_time, raise_interrupt, stopped
+from lpsmap_jit.memory import Memory
 from lpsmap_jit.threads import COUPLED_WORK, in_shares
 
 CLOCK_PERIOD = 10
@@ -129,7 +131,7 @@ def _solve_coupled(state: PartState, coupled: IntArray, options: Options) -> Non
     """Iterate on components of several factors, and test those that go on for contradictions."""
     progress, linear = state.problem.progress, state.problem.quadratic == 0.0
     # without the quadratic term, a face does not determine the solution
-    workspace = make_loop_workspace(state, options.adapt and not linear)
+    workspace = make_polish(state, options.adapt and not linear)
     state.starts = starts_of(state.part, linear) if options.adapt else []
     inner = options.max_inner_iter or SHORT_RUN
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
@@ -223,7 +225,7 @@ def _take_best_structures(state: PartState, components: IntArray, options: Optio
 def advance_components(
     state: PartState,
     components: IntArray,
-    workspace: LoopWorkspace,
+    workspace: Memory[Polish],
     settings: LoopSettings,
     threads: int = 1,
 ) -> None:
@@ -238,10 +240,10 @@ def advance_components(
 
 
 def _iterate(
-    state: PartState, selection: Selection, workspace: LoopWorkspace, settings: LoopSettings
+    state: PartState, selection: Selection, workspace: Memory[Polish], settings: LoopSettings
 ) -> None:
     """Iterate on a block until every component has finished or this run ends."""
-    handles, polish = (state.handle, workspace.handle), workspace.polish
+    handle, polish = workspace.handle, workspace.record
     progress = state.problem.progress
     iteration = int(progress.iterations[selection.components[0]])
     covered, drawn = len(polish.numbers) > 0, False
@@ -265,12 +267,12 @@ def _iterate(
         progress.iterations[selection.components] = iteration
         regular = iteration % PERIOD == 0
         probes = regular or (iteration <= WARM_PROBES and is_warm)
-        if covered and probes and find_due(selection.components, *handles, regular):
+        if covered and probes and find_due(selection.components, handle, regular):
             if not drawn:
                 draw_general_position(selection.variables, state.handle, polish.numbers)
                 drawn = True
             polish_settled(state, selection, workspace)
-        n_finished, n_stale = average_and_judge(*selection[:2], *handles, settings, iteration)
+        n_finished, n_stale = average_and_judge(*selection[:2], handle, settings, iteration)
         if len(state.trace):
             c, residuals = selection.components, state.trace[iteration - 1]
             residuals[:, c] = progress.primal_residual[c], progress.dual_residual[c]
@@ -290,7 +292,8 @@ def _begin(state: PartState, selection: Selection) -> None:
     for start, served in state.starts:
         chosen = selection.components[served[selection.components]]
         if len(chosen):
-            point = iterate.score, progress.rounding, iterate.u, iterate.duals
+            rounding = RESIDUAL_ROUNDING * progress.largest_score
+            point = iterate.score, rounding, iterate.u, iterate.duals
             started = chosen[
                 checked_flags(start, start.find(state.part, chosen, *point), len(chosen))
             ]
@@ -342,62 +345,58 @@ def _write_slot_scores(components: IntArray, variables: Variables, problem: Any)
 
 @leaf
 def average_and_judge(
-    components: IntArray,
-    variables: Variables,
-    problem: Any,
-    workspace: Any,
-    settings: LoopSettings,
-    iteration: int,
+    components: IntArray, variables: Variables, handle: Any, settings: LoopSettings, iteration: int
 ) -> tuple[int, int]:
     """Average the copies, update the duals (lines 5 and 6), and judge the components.
 
     Skips components that the polish has moved: their local solutions belong to an older iterate.
     Returns the numbers of finished and of stale components.
     """
-    record, polish = problem_at(problem), loop_record_at(workspace).polish
-    links, iterate, progress = record.links, record.iterate, record.progress
-    begin = record.spans.first_variable
+    problem, polish, n_finished, n_stale = problem_at(handle), polish_at(handle), 0, 0
+    progress, tolerances = problem.progress, (settings.tol, settings.dual_tol)
+    may_wait = settings.adapt and iteration + POLISH_ITERATIONS <= settings.last
+    for c in components:
+        if not polish.selected[c]:
+            _average_component(c, settings.relaxation, problem)
     for c in components:
         if polish.selected[c]:
             continue
-        first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
-        g = progress.step_size[c]
-        inverse = 1.0 / (record.quadratic + g)
-        gap, change = _average_variables(
-            first, last, links, iterate, g, settings.relaxation, inverse
-        )
-        if gap <= EXACT_RESIDUAL and settings.relaxation != 1.0:
-            # Copies that agree are mostly the solution. Over-relaxed means would near them only by
-            # a factor 1 - relaxation an iteration, so the means take the plain step (line 5).
-            _average_variables(first, last, links, iterate, g, 1.0, inverse)
-        progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
-    n_finished, may_wait = 0, settings.adapt and iteration + POLISH_ITERATIONS <= settings.last
-    for c in components:
-        if polish.selected[c]:
-            continue
-        largest_score = progress.rounding[c] / RESIDUAL_ROUNDING
-        # without the quadratic term, scores of any size are alike
-        outcome = judge(c, progress, settings.tol, settings.dual_tol * min(1.0, largest_score))
-        if outcome == CONVERGED and may_wait and waits_for_polish(c, record, polish, settings.tol):
+        residuals = progress.primal_residual[c], progress.dual_residual[c]
+        largest_score = progress.largest_score[c]
+        outcome = judge(*residuals, largest_score, progress.at_inner_limit[c], *tolerances)
+        if outcome == CONVERGED and may_wait and waits_for_polish(c, handle, settings.tol):
             outcome = ITERATING
         if outcome != ITERATING:
             progress.outcome[c] = outcome
             n_finished += 1
         elif settings.adapt:
             before, first_size = progress.step_size[c], progress.first_step_size[c]
-            residuals = progress.primal_residual[c], progress.dual_residual[c]
             step_size = balanced_step_size(
-                iteration, record.quadratic, before, first_size, *residuals, largest_score
+                iteration, problem.quadratic, before, first_size, *residuals, largest_score
             )
             progress.step_size[c] = step_size
             progress.stale[c] |= step_size != before
     if settings.adapt:
-        revert_failed_polishes(components, variables, problem, workspace)
-    n_stale = 0
+        revert_failed_polishes(components, variables, handle)
     for c in components:
         n_stale += progress.stale[c]
         polish.selected[c] = False  # for the next iteration
     return n_finished, n_stale
+
+
+@leaf
+def _average_component(c: int, relaxation: float, problem: LoopProblem) -> None:
+    """Average the copies of a component, and write its residuals."""
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    begin, g = problem.spans.first_variable, progress.step_size[c]
+    first, last = np.uint64(begin[c]), np.uint64(begin[c + 1])
+    inverse = 1.0 / (problem.quadratic + g)
+    gap, change = _average_variables(first, last, links, iterate, g, relaxation, inverse)
+    if gap <= EXACT_RESIDUAL and relaxation != 1.0:
+        # Copies that agree are mostly the solution. Over-relaxed means would near them only by a
+        # factor 1 - relaxation an iteration, so the means take the plain step (line 5).
+        _average_variables(first, last, links, iterate, g, 1.0, inverse)
+    progress.primal_residual[c], progress.dual_residual[c] = gap, g * change
 
 
 @leaf

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core.engine.faces import (
-    FaceMemory,
+    FaceWorkspace,
     draw_general_position,
     face_workspace_at,
     make_face_workspace,
@@ -42,6 +42,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.callers import stacklevel
 from lpsmap_jit.compile import leaf
 from lpsmap_jit.interrupts import Watch, interrupted, out_of_time
+from lpsmap_jit.memory import Memory
 from lpsmap_jit.threads import COUPLED_WORK, in_shares
 
 NOISE = 3.0
@@ -71,7 +72,7 @@ def multiply_jacobian(
     """
     product, product_v = d, np.empty(state.part.n_additionals)
     kinds = state.part.kinds
-    memory = make_face_workspace(state.part, product_v)
+    workspace = make_face_workspace(state, product_v)
     if chosen is not None:
         kinds = kinds[0][chosen[kinds[0]]], kinds[1][chosen[kinds[1]]]
         product[~chosen[state.part.component]] = 0.0
@@ -80,7 +81,7 @@ def multiply_jacobian(
 
     def run(share: IntArray) -> int:
         return sum(
-            _multiply(state, selection, memory, d_v, product, options)
+            _multiply(state, selection, workspace, d_v, product, options)
             for selection in select_blocks(state, share)
         )
 
@@ -109,13 +110,13 @@ def _warn(reason: str) -> None:
 def _multiply(
     state: PartState,
     selection: Selection,
-    memory: FaceMemory,
+    workspace: Memory[FaceWorkspace],
     d_v: FloatArray,
     product: FloatArray,
     options: Options,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
-    (components, variables, _), problem, work = selection, state.handle, memory[0]
+    (components, variables, _), problem, work = selection, state.handle, workspace.record
     late = interrupted()
     if state.part.direct[components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
@@ -127,7 +128,7 @@ def _multiply(
         product[variables.view(np.int64)] = 0.0
         work.running[components] = True
     else:
-        _project(state, selection, memory, d_v, product, options)
+        _project(state, selection, workspace, d_v, product, options)
     if len(work.outputs_v):
         scatter_to_links(variables, problem, product, work.inputs)
         multiply(state, selection, work)
@@ -137,13 +138,13 @@ def _multiply(
 def _project(
     state: PartState,
     selection: Selection,
-    memory: FaceMemory,
+    workspace: Memory[FaceWorkspace],
     d_v: FloatArray,
     product: FloatArray,
     options: Options,
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
-    (components, variables, _), problem, (work, handle) = selection, state.handle, memory
+    (components, variables, _), problem, work = selection, state.handle, workspace.record
     numbers = variables.view(np.int64)
     if len(d_v):
         _clear(variables, problem, work.inputs)
@@ -159,8 +160,9 @@ def _project(
     work.residual[numbers] = product[numbers] - work.residual[numbers]  # (I - S) d
     # ||J J y - J y|| is zero for exact projections J
     multiply_jacobians(state, selection, work.outputs, work.no_v, work.inputs, work.outputs_v)
-    _set_targets(components, variables, problem, handle, product, options.backward_tol)
-    reduce_residual(state, selection, *moving, memory, product, options.backward_max_iter)
+    handle, most = workspace.handle, options.backward_max_iter
+    _set_targets(components, variables, handle, product, options.backward_tol)
+    reduce_residual(state, selection, *moving, work, handle, product, most)
 
 
 @leaf
@@ -174,15 +176,10 @@ def _clear(variables: Variables, problem: Any, out: FloatArray) -> None:
 
 @leaf
 def _set_targets(
-    components: IntArray,
-    variables: Variables,
-    problem: Any,
-    workspace: Any,
-    product: FloatArray,
-    tolerance: float,
+    components: IntArray, variables: Variables, handle: Any, product: FloatArray, tolerance: float
 ) -> None:
     """Write the squared target residuals, given ``J y`` as outputs and ``J J y`` as inputs."""
-    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    links, work = problem_at(handle).links, face_workspace_at(handle)
     for c in components:
         work.target[c] = work.size[c] = 0.0
     for v in variables:

@@ -23,8 +23,8 @@ import numpy as np
 from lpsmap_core.engine.admm import solve_part
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import EXACT_RESIDUAL, BucketView, PartState
-from lpsmap_core.engine.stopping import INFEASIBLE
+from lpsmap_core.engine.state import BucketView, PartState
+from lpsmap_core.engine.stopping import EXACT_RESIDUAL, INFEASIBLE
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.ragged import sums
 from lpsmap_core.local.oracles import best_structures, with_finite_scores

@@ -17,7 +17,7 @@ from lpsmap_core.engine.polish import MAX_POLISHED_LINKS
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.state import ONE_PASS_CHEAPER, PartState
 from lpsmap_core.engine.status import Status
-from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
+from lpsmap_core.engine.stopping import INFEASIBLE, ITERATING, STATUS_OF
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import ranges
 from lpsmap_core.local.active.sets import ActiveSets
@@ -54,9 +54,9 @@ class SolvedPart(SolvedGraph):
         regular = state.imprecise is None and not state.unsolved_forms().size
         if regular and exact.all():
             return np.full(self.part.n_components, Status.SOLVED, dtype=object)
-        limit = Status.TIME_LIMIT if state.out_of_time else Status.ITERATION_LIMIT
-        status = np.full(self.part.n_components, limit, dtype=object)
-        status[progress.outcome == CONVERGED] = Status.CONVERGED
+        status: npt.NDArray[np.object_] = STATUS_OF[progress.outcome]
+        if state.out_of_time:
+            status[progress.outcome == ITERATING] = Status.TIME_LIMIT
         status[exact] = Status.SOLVED
         status[state.at_inner_limit()] = Status.INNER_ITERATION_LIMIT
         if state.imprecise is not None and not state.out_of_time:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.engine.problem import ONE, problem_at
+from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
@@ -31,7 +31,7 @@ from lpsmap_jit.arrays import BoolArray, FloatArray, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import general_position, leaf
 from lpsmap_jit.interrupts import interrupted
-from lpsmap_jit.memory import Blueprint
+from lpsmap_jit.memory import Blueprint, Memory
 
 FLAT = 1e-14
 """Curvatures of ``I - S`` along a unit direction up to this are rounding."""
@@ -44,6 +44,8 @@ POLL_PERIOD = 4
 class FaceWorkspace(NamedTuple):
     """Memory for products with ``I - S`` and for conjugate gradients."""
 
+    problem: LoopProblem
+    """The solved problem, which `problem_at` finds by the handle of the workspace, too."""
     inputs: FloatArray
     """Inputs of the local Jacobians, one per link."""
     outputs: FloatArray
@@ -75,9 +77,6 @@ class FaceWorkspace(NamedTuple):
 face_workspace_at = record_at(FaceWorkspace)
 """Returns, in kernels, the workspace of a handle."""
 
-FaceMemory = tuple[FaceWorkspace, IntArray]
-"""A workspace, and its handle."""
-
 
 def multiply(
     state: PartState,
@@ -90,13 +89,12 @@ def multiply(
     multiply_jacobians(state, selection, work.inputs, inputs_v, work.outputs, work.outputs_v)
 
 
-def make_face_workspace(part: Part, outputs_v: FloatArray) -> FaceMemory:
-    """Return the workspace for products with the Jacobian of a part.
+def make_face_workspace(state: PartState, outputs_v: FloatArray) -> Memory[FaceWorkspace]:
+    """Return the workspace for products with the Jacobian of a solved part.
 
     Products on the additionals are written to `outputs_v`.
     """
-    memory = _blueprint(*face_workspace_sizes(part)).make(outputs_v)
-    return memory.record, memory.handle
+    return _blueprint(*face_workspace_sizes(state.part)).make(state.memory, outputs_v)
 
 
 def face_workspace_sizes(part: Part) -> tuple[int, int, int, int]:
@@ -113,6 +111,7 @@ def plan_face_workspace(
 ) -> list[Any]:
     """Return the plan of a `Blueprint` of `FaceWorkspace`."""
     return [
+        None,
         *[(on_links,)] * 2,
         (on_additionals,),
         None,
@@ -182,7 +181,8 @@ def reduce_residual(
     selection: Selection,
     moving: Variables,
     fixed: Variables,
-    memory: FaceMemory,
+    work: FaceWorkspace,
+    handle: IntArray,
     x: FloatArray,
     max_products: int,
 ) -> None:
@@ -192,36 +192,31 @@ def reduce_residual(
     of the result, therefore does not affect the inner products.
 
     The variables of the selection are `moving` and `fixed`, as `order_moving_first` returns them;
-    entries of other components are neither read nor written. The ``residual`` of the workspace is
-    in the range of ``I - S``, and ``target`` is its squared norm at which a component
-    is done. On return ``running`` marks the components that did not reach it; their `x` is the last
-    approximation.
+    entries of other components are neither read nor written. The ``residual`` of the workspace
+    `work`, which kernels find by `handle`, is in the range of ``I - S``, and ``target`` is its
+    squared norm at which a component is done. On return ``running`` marks the components that did
+    not reach it; their `x` is the last approximation.
     """
-    (work, handle), own = memory, selection._replace(variables=moving)
-    n_running = _begin(own.components, moving, fixed, state.handle, handle, x)
+    own = selection._replace(variables=moving)
+    n_running = _begin(own.components, moving, fixed, handle, x)
     for i in range(max_products):
         if n_running == 0 or (i % POLL_PERIOD == POLL_PERIOD - 1 and interrupted()):
             break
         if 2 * n_running <= len(own.components):
             own = keep_chosen(own, state.part, work.running)
         multiply(state, own, work)
-        n_running = _advance(own.components, own.variables, state.handle, handle, x)
+        n_running = _advance(own.components, own.variables, handle, x)
 
 
 @leaf
 def _begin(
-    components: IntArray,
-    moving: Variables,
-    fixed: Variables,
-    problem: Any,
-    workspace: Any,
-    x: FloatArray,
+    components: IntArray, moving: Variables, fixed: Variables, handle: Any, x: FloatArray
 ) -> int:
     """Finish the variables that cannot move; return the number of components with a residual.
 
     Also writes ``C`` times the first direction to the inputs.
     """
-    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    links, work = problem_at(handle).links, face_workspace_at(handle)
     for v in fixed:
         x[v] -= work.residual[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -252,14 +247,12 @@ def _set_direction(v: np.uint64, direction: float, links: Links, work: FaceWorks
 
 
 @leaf
-def _advance(
-    components: IntArray, variables: Variables, problem: Any, workspace: Any, x: FloatArray
-) -> int:
+def _advance(components: IntArray, variables: Variables, handle: Any, x: FloatArray) -> int:
     """Take one step of conjugate gradients; return the number of running components.
 
     The outputs hold ``J C`` times the direction, and the inputs get ``C`` times the next one.
     """
-    links, work = problem_at(problem).links, face_workspace_at(workspace)
+    links, work = problem_at(handle).links, face_workspace_at(handle)
     component, residual = links.component, work.residual
     direction, image = work.direction, work.image
     size, next_size, curvature, running = work.size, work.next_size, work.curvature, work.running

@@ -27,13 +27,14 @@ import numpy as np
 from lpsmap_core.engine.anderson import MAX_ACCELERATED_LINKS
 from lpsmap_core.engine.faces import (
     FaceWorkspace,
+    face_workspace_at,
     face_workspace_sizes,
     multiply,
     order_moving_first,
     plan_face_workspace,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, RESIDUAL_ROUNDING, LoopProblem, problem_at
+from lpsmap_core.engine.problem import ONE, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
@@ -42,14 +43,14 @@ from lpsmap_core.engine.selection import (
     multiply_jacobians,
     scatter_to_links,
 )
-from lpsmap_core.engine.state import EXACT_RESIDUAL, PartState
-from lpsmap_core.engine.stopping import ITERATING
+from lpsmap_core.engine.state import PartState
+from lpsmap_core.engine.stopping import EXACT_RESIDUAL, ITERATING, RESIDUAL_ROUNDING
 from lpsmap_core.layout.arrangement import Links
 from lpsmap_core.model.score_magnitude import largest_magnitude
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.by_address import record_at
 from lpsmap_jit.compile import leaf
-from lpsmap_jit.memory import Blueprint
+from lpsmap_jit.memory import Blueprint, Memory
 
 PERIOD = 2
 """Iterations between two probes of the faces. At 5 instead of 3, settled faces were found two to
@@ -98,8 +99,9 @@ POLISH_ITERATIONS = 3
 
 
 class Polish(NamedTuple):
-    """State of the polish for every component, and the iterate before it."""
+    """The workspace of a run of the loop, and the state of the polish for every component."""
 
+    faces: FaceWorkspace
     allowed: BoolArray
     """Whether the component may be polished."""
     accelerated: BoolArray
@@ -141,26 +143,11 @@ class Polish(NamedTuple):
     """Duals before the polish."""
 
 
-class LoopRecord(NamedTuple):
-    """The record of a run of the loop, for kernels."""
-
-    faces: FaceWorkspace
-    polish: Polish
+polish_at = record_at(Polish)
+"""Returns, in kernels, the record of a handle, by which `problem_at` finds the problem, too."""
 
 
-loop_record_at = record_at(LoopRecord)
-"""Returns, in kernels, the record of a handle."""
-
-
-class LoopWorkspace(NamedTuple):
-    """The workspace of one run of the loop, and its handle."""
-
-    handle: IntArray
-    faces: FaceWorkspace
-    polish: Polish
-
-
-def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
+def make_polish(state: PartState, polished: bool) -> Memory[Polish]:
     """Return the workspace of the loop; it covers variables and links only for the polish.
 
     It is one block of memory. The C library would return several blocks of this size to the system
@@ -169,34 +156,33 @@ def make_loop_workspace(state: PartState, polished: bool) -> LoopWorkspace:
     part, sizes, work = state.part, (0, 0), (0, 0, 0, 0)
     allowed = accelerated = np.zeros(part.n_components, dtype=np.bool_)
     if polished:
-        small = state.problem.progress.rounding < RESIDUAL_ROUNDING * MAX_SCORE
+        small = state.problem.progress.largest_score < MAX_SCORE
         allowed = ~part.direct & (part.sizes <= MAX_POLISHED_LINKS) & small
         accelerated = allowed & (part.sizes <= MAX_ACCELERATED_LINKS)
     if allowed.any():
         sizes, work = (part.n_variables, part.n_links), face_workspace_sizes(part)
-    given = np.empty(work[1]), allowed, accelerated
-    memory = _blueprint(*sizes, part.n_components, work).make(*given)
-    return LoopWorkspace(memory.handle, *memory.record)
+    given = state.memory, np.empty(work[1]), allowed, accelerated
+    return _blueprint(*sizes, part.n_components, work).make(*given)
 
 
 @functools.lru_cache(maxsize=32)
 def _blueprint(
     on_variables: int, on_links: int, on_components: int, work: tuple[int, int, int, int]
-) -> Blueprint[LoopRecord]:
-    links = dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
-    variables = dict.fromkeys(("mu", "t", "u"), (on_variables,))
-    plan = {"allowed": None, "accelerated": None, "probed": (2, on_links), **links, **variables}
-    polish = [plan.get(name, (on_components,)) for name in Polish._fields]
-    return Blueprint(LoopRecord, [plan_face_workspace(*work), polish])
+) -> Blueprint[Polish]:
+    plan: dict[str, Any] = {"faces": plan_face_workspace(*work), "probed": (2, on_links)}
+    plan |= dict.fromkeys(("allowed", "accelerated"))
+    plan |= dict.fromkeys(("numbers", "offset", "duals"), (on_links,))
+    plan |= dict.fromkeys(("mu", "t", "u"), (on_variables,))
+    return Blueprint(Polish, [plan.get(name, (on_components,)) for name in Polish._fields])
 
 
 @leaf
-def find_due(components: IntArray, problem: Any, workspace: Any, regular: bool) -> bool:
+def find_due(components: IntArray, handle: Any, regular: bool) -> bool:
     """Select the components whose faces are due for a probe; return whether there are any.
 
     Outside of `regular` iterations, only components with a warm start are due.
     """
-    progress, polish, n_due = problem_at(problem).progress, loop_record_at(workspace).polish, 0
+    progress, polish, n_due = problem_at(handle).progress, polish_at(handle), 0
     for c in components:
         calm = regular and progress.dual_residual[c] <= PROBE_BELOW * progress.step_size[c]
         due = (calm or progress.warm[c]) and progress.iterations[c] >= polish.postponed_until[c]
@@ -206,19 +192,19 @@ def find_due(components: IntArray, problem: Any, workspace: Any, regular: bool) 
     return n_due > 0
 
 
-def polish_settled(state: PartState, selection: Selection, workspace: LoopWorkspace) -> None:
+def polish_settled(state: PartState, selection: Selection, workspace: Memory[Polish]) -> None:
     """Move the selected components whose faces have settled.
 
     Afterwards ``polish.selected`` marks the components that moved, and their local scores are
     stale.
     """
-    part, handles, polish = state.part, (state.handle, workspace.handle), workspace.polish
+    part, handle, polish = state.part, workspace.handle, workspace.record
     probed = keep_chosen(selection, part, polish.selected)
     turn = int(polish.rounds[probed.components[0]])
     latest, before = polish.probed[turn % 2], polish.probed[1 - turn % 2]
-    work = workspace.faces
+    work = polish.faces
     multiply_jacobians(state, probed, polish.numbers, work.no_v, latest, work.outputs_v)
-    if not _find_settled(*probed[:2], *handles, turn, latest, before):
+    if not _find_settled(*probed[:2], handle, turn, latest, before):
         return
     settled = keep_chosen(probed, part, polish.selected)
     polish.before[settled.components] = np.maximum(
@@ -231,20 +217,20 @@ def polish_settled(state: PartState, selection: Selection, workspace: LoopWorksp
     if plausible is not settled:
         moving = order_moving_first(state, plausible, latest, work)
     _find_duals(state, plausible, moving, workspace, before)
-    _postpone_failures(settled.components, *handles)
-    _move(*plausible[:2], *handles, before)
+    _postpone_failures(settled.components, handle)
+    _move(*plausible[:2], handle, before)
 
 
 @leaf
-def waits_for_polish(c: int, problem: LoopProblem, polish: Polish, tol: float) -> bool:
+def waits_for_polish(c: int, handle: Any, tol: float) -> bool:
     """Return whether a component within the tolerance goes on until it is polished; count it.
 
     A polish on the right faces leaves residuals that are rounding, or small beside the scores.
     """
+    problem, polish = problem_at(handle), polish_at(handle)
     progress, first = problem.progress, problem.spans.first_variable
     primal, dual = progress.primal_residual[c], progress.dual_residual[c]
-    size = progress.rounding[c] / RESIDUAL_ROUNDING
-    done = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * size
+    done = primal <= EXACT_RESIDUAL and dual <= EXACT_RESIDUAL * progress.largest_score[c]
     if polish.pending[c] and not done:
         largest = largest_magnitude(problem.iterate.eta[first[c] : first[c + 1]])
         done = max(primal, dual) <= POLISHED * largest
@@ -266,21 +252,19 @@ def _postpone(c: int, iteration: int, polish: Polish) -> None:
 
 
 @leaf
-def _postpone_failures(components: IntArray, problem: Any, workspace: Any) -> None:
+def _postpone_failures(components: IntArray, handle: Any) -> None:
     """Postpone the next polish of components that are no longer selected."""
-    iterations, polish = problem_at(problem).progress.iterations, loop_record_at(workspace).polish
+    iterations, polish = problem_at(handle).progress.iterations, polish_at(handle)
     for c in components:
         if not polish.selected[c]:
             _postpone(c, iterations[c], polish)
 
 
 @leaf
-def revert_failed_polishes(
-    components: IntArray, variables: Variables, problem: Any, workspace: Any
-) -> None:
+def revert_failed_polishes(components: IntArray, variables: Variables, handle: Any) -> None:
     """Revert polishes that did not halve the residuals; the local scores become stale."""
-    record, polish, any_worse = problem_at(problem), loop_record_at(workspace).polish, False
-    links, iterate, progress = record.links, record.iterate, record.progress
+    problem, polish, any_worse = problem_at(handle), polish_at(handle), False
+    links, iterate, progress = problem.links, problem.iterate, problem.progress
     for c in components:
         polish.worse[c] = False
         if polish.pending[c] and not polish.selected[c]:
@@ -303,14 +287,13 @@ def revert_failed_polishes(
 def _find_settled(
     components: IntArray,
     variables: Variables,
-    problem: Any,
-    workspace: Any,
+    handle: Any,
     now: int,
     latest: FloatArray,
     before: FloatArray,
 ) -> bool:
     """Keep components selected if the last probe found the same faces, and these were not tried."""
-    links, polish = problem_at(problem).links, loop_record_at(workspace).polish
+    links, polish = problem_at(handle).links, polish_at(handle)
     selected = polish.selected
     for c in components:
         selected[c] = 0 < polish.probed_at[c] == now - 1
@@ -335,35 +318,35 @@ def _find_mu(
     state: PartState,
     selection: Selection,
     moving: tuple[Variables, Variables],
-    workspace: LoopWorkspace,
+    workspace: Memory[Polish],
 ) -> None:
     """Write ``shift - c`` and the means mu; the components that succeed stay selected.
 
     Components whose faces prove to be wrong need neither duals nor a reversal.
     """
-    (components, variables, _), problem = selection, state.handle
-    extras, handle, work, mu = state.problem.extras, *workspace[:2], workspace.polish.mu
+    (components, variables, _), handle = selection, workspace.handle
+    extras, work, mu = state.problem.extras, workspace.record.faces, workspace.record.mu
     # shift - c, with c = z - J a - B eta_N / (q + gamma)
     local_scores = state.problem.iterate.a, extras.scaled
     multiply_jacobians(state, selection, *local_scores, work.outputs, work.outputs_v)
-    _write_offset(variables, problem, handle)
+    _write_offset(variables, handle)
     if len(extras.eta):  # eta' = eta + C^T B eta_N
         multiply(state, selection, work, extras.eta)
-        gather_from_links(variables, problem, work.outputs, work.image)
+        gather_from_links(variables, handle, work.outputs, work.image)
         mu[variables.view(np.int64)] += work.image[variables.view(np.int64)]
     # mu = eta' - y with (I - S) y = C^T (I - J) (C eta' + shift - c)
-    _set_targets(components, variables, problem, handle)
+    _set_targets(components, variables, handle)
     multiply(state, selection, work)
-    _write_residual(variables, problem, handle)
-    reduce_residual(state, selection, *moving, (work, handle), mu, MAX_POLISH_PRODUCTS)
-    _check_mu(components, variables, problem, handle)
+    _write_residual(variables, handle)
+    reduce_residual(state, selection, *moving, work, handle, mu, MAX_POLISH_PRODUCTS)
+    _check_mu(components, variables, handle)
 
 
 @leaf
-def _write_offset(variables: Variables, problem: Any, workspace: Any) -> None:
+def _write_offset(variables: Variables, handle: Any) -> None:
     """Write ``shift - c`` from the products with the local scores, and eta; clear the inputs."""
-    record, both = problem_at(problem), loop_record_at(workspace)
-    links, iterate, polish, work = record.links, record.iterate, both.polish, both.faces
+    problem, polish, work = problem_at(handle), polish_at(handle), face_workspace_at(handle)
+    links, iterate = problem.links, problem.iterate
     for v in variables:
         for e in range(links.offsets[v], links.offsets[v + ONE]):
             link = links.order[e]
@@ -373,9 +356,9 @@ def _write_offset(variables: Variables, problem: Any, workspace: Any) -> None:
 
 
 @leaf
-def _write_residual(variables: Variables, problem: Any, workspace: Any) -> None:
+def _write_residual(variables: Variables, handle: Any) -> None:
     """Write the residual ``C^T (inputs - outputs)``."""
-    links, work = problem_at(problem).links, loop_record_at(workspace).faces
+    links, work = problem_at(handle).links, face_workspace_at(handle)
     for v in variables:
         total = 0.0
         for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -385,12 +368,11 @@ def _write_residual(variables: Variables, problem: Any, workspace: Any) -> None:
 
 
 @leaf
-def _check_mu(components: IntArray, variables: Variables, problem: Any, workspace: Any) -> None:
+def _check_mu(components: IntArray, variables: Variables, handle: Any) -> None:
     """Keep the components selected whose means are found and lie in [0, 1]."""
-    component, both = problem_at(problem).links.component, loop_record_at(workspace)
-    polish = both.polish
+    component, polish = problem_at(handle).links.component, polish_at(handle)
     for c in components:
-        polish.selected[c] = not both.faces.running[c]
+        polish.selected[c] = not polish.faces.running[c]
     for v in variables:
         inside = -FACE_TOLERANCE <= polish.mu[v] <= 1.0 + FACE_TOLERANCE
         polish.selected[component[v]] &= inside
@@ -407,23 +389,24 @@ def _shift(v: int, e: int, links: Links) -> float:
 
 
 @leaf
-def _set_targets(components: IntArray, variables: Variables, problem: Any, workspace: Any) -> None:
+def _set_targets(components: IntArray, variables: Variables, handle: Any) -> None:
     """Write the squared target residuals: `ACCURACY`, but at least the rounding of the scores.
 
     Scores of variables and of additionals can cancel in mu; their rounding does not. Also writes
     the inputs ``C mu + shift - c``.
     """
-    record, both = problem_at(problem), loop_record_at(workspace)
-    links, rounding, work, mu = record.links, record.progress.rounding, both.faces, both.polish.mu
+    problem, polish, work = problem_at(handle), polish_at(handle), face_workspace_at(handle)
+    links, mu = problem.links, polish.mu
     for c in components:
         work.target[c] = 0.0
     for v in variables:
         work.target[links.component[v]] += mu[v] * mu[v]
         copy = mu[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
-            work.inputs[links.order[e]] = _sign(e, links) * copy + both.polish.offset[e]
+            work.inputs[links.order[e]] = _sign(e, links) * copy + polish.offset[e]
     for c in components:
-        score_rounding = max(rounding[c] * rounding[c], 1e-28 * work.target[c])
+        rounding = RESIDUAL_ROUNDING * problem.progress.largest_score[c]
+        score_rounding = max(rounding * rounding, 1e-28 * work.target[c])
         work.target[c] = max(ACCURACY * ACCURACY, score_rounding)
 
 
@@ -431,30 +414,30 @@ def _find_duals(
     state: PartState,
     selection: Selection,
     moving: tuple[Variables, Variables],
-    workspace: LoopWorkspace,
+    workspace: Memory[Polish],
     error: FloatArray,
 ) -> None:
     """Write the correction of the duals, in local signs, to `error`."""
-    (components, variables, _), problem = selection, state.handle
-    handle, work, t = *workspace[:2], workspace.polish.t
+    (components, variables, _), handle = selection, workspace.handle
+    work, t = workspace.record.faces, workspace.record.t
     if not len(components):
         return
     # e = C mu + shift - c - J (C eta + lambda + shift) - B eta_N
-    _write_scores_with_duals(variables, problem, handle)
+    _write_scores_with_duals(variables, handle)
     multiply(state, selection, work, state.problem.extras.eta)
     # (I - S) t = C^T e, then e - (I - J) C t
-    _write_error(variables, problem, handle, error)
-    reduce_residual(state, selection, *moving, (work, handle), t, MAX_POLISH_PRODUCTS)
-    scatter_to_links(variables, problem, t, work.inputs)
+    _write_error(variables, handle, error)
+    reduce_residual(state, selection, *moving, work, handle, t, MAX_POLISH_PRODUCTS)
+    scatter_to_links(variables, handle, t, work.inputs)
     multiply(state, selection, work)
-    _correct_error(components, variables, problem, handle, error)
+    _correct_error(components, variables, handle, error)
 
 
 @leaf
-def _write_scores_with_duals(variables: Variables, problem: Any, workspace: Any) -> None:
+def _write_scores_with_duals(variables: Variables, handle: Any) -> None:
     """Write the inputs ``C eta + lambda + shift``."""
-    record, work = problem_at(problem), loop_record_at(workspace).faces
-    links, iterate = record.links, record.iterate
+    problem, work = problem_at(handle), face_workspace_at(handle)
+    links, iterate = problem.links, problem.iterate
     for v in variables:
         copy = iterate.eta[v] / links.root_degree[v]
         for e in range(links.offsets[v], links.offsets[v + ONE]):
@@ -463,10 +446,9 @@ def _write_scores_with_duals(variables: Variables, problem: Any, workspace: Any)
 
 
 @leaf
-def _write_error(variables: Variables, problem: Any, workspace: Any, error: FloatArray) -> None:
+def _write_error(variables: Variables, handle: Any, error: FloatArray) -> None:
     """Write e, the residual ``-C^T e`` and a t of zero."""
-    links, both = problem_at(problem).links, loop_record_at(workspace)
-    polish, work = both.polish, both.faces
+    links, polish, work = problem_at(handle).links, polish_at(handle), face_workspace_at(handle)
     for v in variables:
         polish.t[v] = total = 0.0
         copy = polish.mu[v] / links.root_degree[v]
@@ -479,11 +461,10 @@ def _write_error(variables: Variables, problem: Any, workspace: Any, error: Floa
 
 @leaf
 def _correct_error(
-    components: IntArray, variables: Variables, problem: Any, workspace: Any, error: FloatArray
+    components: IntArray, variables: Variables, handle: Any, error: FloatArray
 ) -> None:
     """Subtract ``(I - J) C t`` from e; keep the components selected that have a finite result."""
-    links, both = problem_at(problem).links, loop_record_at(workspace)
-    polish, work = both.polish, both.faces
+    links, polish, work = problem_at(handle).links, polish_at(handle), face_workspace_at(handle)
     for c in components:
         polish.selected[c] = polish.selected[c] and not work.running[c]
     for v in variables:
@@ -494,15 +475,13 @@ def _correct_error(
 
 
 @leaf
-def _move(
-    components: IntArray, variables: Variables, problem: Any, workspace: Any, error: FloatArray
-) -> None:
+def _move(components: IntArray, variables: Variables, handle: Any, error: FloatArray) -> None:
     """Set the means and duals of the components that succeeded, and save the old ones."""
-    record, polish = problem_at(problem), loop_record_at(workspace).polish
-    links, iterate = record.links, record.iterate
+    problem, polish = problem_at(handle), polish_at(handle)
+    links, iterate = problem.links, problem.iterate
     for c in components:
         polish.pending[c] = polish.selected[c]
-        record.progress.stale[c] |= polish.selected[c]
+        problem.progress.stale[c] |= polish.selected[c]
     for v in variables:
         if not polish.selected[links.component[v]]:
             continue

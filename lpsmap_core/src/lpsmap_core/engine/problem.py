@@ -68,9 +68,9 @@ class Progress(NamedTuple):
     """Whether the latest local problem of a factor reached its iteration limit."""
     stale: BoolArray
     """Whether the local scores are out of date."""
-    rounding: FloatArray
-    """Rounding of `dual_residual`, a lower limit of any tolerance: `RESIDUAL_ROUNDING` times the
-    largest score, which counts as 1 if it is smaller and there is a quadratic term."""
+    largest_score: FloatArray
+    """Largest finite magnitude of the scores; 1 if it is smaller and there is a quadratic term, or
+    if it is 0."""
     warm: BoolArray
     """Whether the loop started from an earlier solution."""
 
@@ -126,9 +126,6 @@ def _blueprint(
 EVERYWHERE = np.empty(0, dtype=np.bool_)
 """Selects all components."""
 
-RESIDUAL_ROUNDING = 1e-14
-"""Dual residuals below this multiple of a component's largest score are rounding."""
-
 
 def set_scores(
     handle: Any, chosen: BoolArray, eta: FloatArray, eta_v: FloatArray, options: Options
@@ -159,7 +156,7 @@ def _set_scores(
         most, finite = _set_variables(first[c], eta[first[c] : first[c + 1]], problem)
         if problem.quadratic > 0.0 or (finite == 0.0 and len(eta_v) == 0):
             finite = max(1.0, finite)
-        progress.rounding[c] = RESIDUAL_ROUNDING * finite
+        progress.largest_score[c] = finite
         progress.primal_residual[c] = progress.dual_residual[c] = np.inf
         progress.iterations[c], progress.stale[c] = 0, True
         progress.outcome[c] = ITERATING
@@ -173,9 +170,8 @@ def _set_scores(
             if problem.direct[c]:
                 step = 0.0
             elif np.isnan(step):
-                largest_score = progress.rounding[c] / RESIDUAL_ROUNDING
                 scores = eta[first[c] : first[c + 1]]
-                step = first_step_size(scores, largest_score, problem.quadratic)
+                step = first_step_size(scores, progress.largest_score[c], problem.quadratic)
             progress.step_size[c] = progress.first_step_size[c] = step
     return largest
 
@@ -203,7 +199,7 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
 
     Forbidden additionals get scores so low that no other scores outweigh them.
     """
-    spans, extras, rounding = problem.spans, problem.extras, problem.progress.rounding
+    spans, extras, largest_score = problem.spans, problem.extras, problem.progress.largest_score
     offsets, largest = spans.additional_offsets, 1.0
     for f in range(len(spans.component)):
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
@@ -215,14 +211,14 @@ def _set_additionals(chosen: BoolArray, eta_v: FloatArray, problem: LoopProblem)
             largest = max(largest, most)
             if most == np.inf:
                 most = _largest_finite(eta_v[lo:hi])
-            rounding[c] = max(rounding[c], RESIDUAL_ROUNDING * most)
+            largest_score[c] = max(largest_score[c], most)
     for f in range(len(spans.component)):
         c, lo, hi = spans.component[f], offsets[f], offsets[f + 1]
         if len(chosen) == 0 or chosen[c]:
-            if rounding[c] == 0.0:
-                rounding[c] = RESIDUAL_ROUNDING
+            if largest_score[c] == 0.0:
+                largest_score[c] = 1.0
             if largest == np.inf:
-                score = -FORBIDDEN_MULTIPLE * rounding[c] / RESIDUAL_ROUNDING
+                score = -FORBIDDEN_MULTIPLE * largest_score[c]
                 _forbid(extras.eta[lo:hi], score, extras.forbidden[lo:hi])
             _copy(extras.eta[lo:hi], extras.scaled[lo:hi])
     return largest

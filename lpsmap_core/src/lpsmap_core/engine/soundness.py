@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lpsmap_core.engine.magnitudes import MAX_PRECISE
-from lpsmap_core.engine.problem import RESIDUAL_ROUNDING, problem_at
+from lpsmap_core.engine.problem import problem_at
 from lpsmap_core.engine.state import BucketView, PartState
 from lpsmap_core.engine.stopping import CONVERGED, INFEASIBLE
 from lpsmap_core.layout.layout import Bucket
@@ -81,7 +81,7 @@ def first_invalid_solution(handle: Any, b: int, offsets: IntArray, delta: FloatA
     link, factor = spans.first_link[b], spans.first_factor[b]
     for f in range(len(offsets) - 1):
         c = spans.component[factor + f]
-        large = progress.rounding[c] > MAX_PRECISE * RESIDUAL_ROUNDING
+        large = progress.largest_score[c] > MAX_PRECISE
         if progress.iterations[c] == 0 or progress.outcome[c] == INFEASIBLE or large:
             continue
         converged = progress.outcome[c] == CONVERGED

@@ -10,7 +10,6 @@ import numpy as np
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import (
     EVERYWHERE,
-    RESIDUAL_ROUNDING,
     LoopProblem,
     new_problem,
     problem_at,
@@ -18,7 +17,7 @@ from lpsmap_core.engine.problem import (
 )
 from lpsmap_core.engine.protocol import WarmStart
 from lpsmap_core.engine.starts import ServedStart
-from lpsmap_core.engine.stopping import CONVERGED
+from lpsmap_core.engine.stopping import CONVERGED, EXACT_RESIDUAL
 from lpsmap_core.layout.layout import Bucket, Part
 from lpsmap_core.local.local_solver import LocalSolver
 from lpsmap_core.local.solvers import local_solver, takes_one_pass
@@ -37,9 +36,6 @@ factor of 3 they took 0.7 to 1.7 times the iterations, at 10 up to 4 times."""
 ONE_PASS_CHEAPER = 64
 """How many times cheaper a link is than in other components if one pass of a closed form solves the
 component: two threads take longer than one for up to 200,000 such links."""
-
-EXACT_RESIDUAL = 1e-12
-"""Residuals up to this are rounding; the dual residual is relative to the largest score."""
 
 
 class BucketView(NamedTuple):
@@ -166,9 +162,8 @@ class PartState:
     def exact(self) -> BoolArray:
         """Return which components have converged with residuals that are rounding."""
         progress = self.problem.progress
-        largest_score = progress.rounding / RESIDUAL_ROUNDING
         agree = progress.primal_residual <= EXACT_RESIDUAL
-        optimal = progress.dual_residual <= EXACT_RESIDUAL * largest_score
+        optimal = progress.dual_residual <= EXACT_RESIDUAL * progress.largest_score
         exact: BoolArray = (progress.outcome == CONVERGED) & agree & optimal
         return exact
 
