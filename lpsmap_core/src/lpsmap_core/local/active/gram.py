@@ -15,12 +15,13 @@ residuals are computed from ``z = W p``, and the columns of newcomers from their
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.local.active.memory import MAX_NEWCOMERS, ActiveSet, n_newcomers
+from lpsmap_core.kernels.records import largest_arity
+from lpsmap_core.local.active.memory import MAX_NEWCOMERS, ActiveSet, n_newcomers, sets_at
 from lpsmap_core.local.active.triangle import (
     delete_row,
     rotate,
@@ -28,7 +29,7 @@ from lpsmap_core.local.active.triangle import (
     solve_backward,
     solve_forward,
 )
-from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import kernel, leaf
 from lpsmap_jit.interrupts import interrupted
 
@@ -54,14 +55,17 @@ class GramWorkspace(NamedTuple):
 
 
 @kernel
-def make_gram_workspace(capacity: int, arity: int) -> GramWorkspace:
-    """Return the workspace for sets of at most some capacity and some number of slots."""
-    lanes, n_columns = 1, 2
+def make_gram_workspace(sets: Any, rows: IntArray) -> GramWorkspace:
+    """Return the workspace for the sets of some factors."""
+    record, capacity, lanes, n_columns = sets_at(sets), 0, 1, 2
+    for f in rows:
+        capacity = max(capacity, record.capacity[f])
+    arity = largest_arity(rows, record.factors.offsets)
     if n_newcomers(capacity - 2) > 1:  # for the largest set that is not full
         lanes, n_columns = LANES, LANES + 1  # multiples of four, with the residual and without
-    rows = np.zeros((n_columns + 3, capacity))
-    direction, cosine, sine = rows[n_columns], rows[n_columns + 1], rows[n_columns + 2]
-    return GramWorkspace(rows[:n_columns], direction, cosine, sine, np.zeros(lanes * arity), lanes)
+    numbers, dense = np.zeros((n_columns + 3, capacity)), np.zeros(lanes * arity)
+    direction, cosine, sine = numbers[n_columns], numbers[n_columns + 1], numbers[n_columns + 2]
+    return GramWorkspace(numbers[:n_columns], direction, cosine, sine, dense, lanes)
 
 
 # -------------------------------------------------------------------- residuals

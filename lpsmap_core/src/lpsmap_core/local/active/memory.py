@@ -63,10 +63,15 @@ def n_newcomers(count: int) -> int:
 
 
 @leaf
+def needed_capacity(count: int) -> int:
+    """Return the capacity of a set of `count` structures, the next newcomers and one more."""
+    return count + n_newcomers(count) + 1
+
+
+@leaf
 def is_full(active_set: ActiveSet) -> bool:
-    """Return whether a set lacks room for the next newcomers and one more structure."""
-    needed = active_set.active[0] + n_newcomers(active_set.active[0]) + 1
-    return needed > len(active_set.order)  # type: ignore[no-any-return]
+    """Return whether a set lacks the capacity that it needs."""
+    return needed_capacity(active_set.active[0]) > len(active_set.order)
 
 
 @leaf
@@ -93,11 +98,6 @@ def with_triangle(active_set: ActiveSet, memory: FloatArray) -> ActiveSet:
         memory[: active_set.active[0]],
         memory[active_set.active[0] :],
     )
-
-
-def needed_capacity(count: int) -> int:
-    """Return the capacity that a set of `count` structures needs."""
-    return count + 1 + min(MAX_NEWCOMERS, max(1, count // STRUCTURES_PER_NEWCOMER))
 
 
 def block_size(width: Any, capacity: Any, triangle: bool = True) -> Any:
@@ -248,15 +248,6 @@ def copy_sets(
 def status_of(sets: Any) -> IntArray:
     """Return the status of the bucket's factors."""
     return sets_at(sets).status  # type: ignore[no-any-return]
-
-
-@leaf
-def largest_capacity(sets: Any, rows: IntArray) -> int:
-    """Return the largest capacity of some sets, in structures."""
-    capacity, largest = sets_at(sets).capacity, 0
-    for f in rows:
-        largest = max(largest, capacity[f])
-    return largest
 
 
 @kernel

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.records import Structures, largest_arity
+from lpsmap_core.kernels.records import Structures
 from lpsmap_core.local.active.gram import (
     GramWorkspace,
     find_direction,
@@ -19,7 +19,6 @@ from lpsmap_core.local.active.memory import (
     LocalProblem,
     has_triangle,
     is_full,
-    largest_capacity,
     n_newcomers,
     problem_of,
     set_of,
@@ -108,8 +107,7 @@ def restart(
     in `rows`, or is empty.
     """
     problem, record = problem_of(sets, a, eta_v), sets_at(sets)
-    arity = largest_arity(rows, problem.offsets)
-    work = make_gram_workspace(largest_capacity(sets, rows), arity)
+    work = make_gram_workspace(sets, rows)
     for i in range(len(rows)):
         f = rows[i]
         active_set, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
@@ -146,9 +144,7 @@ def advance(
     if stopped():  # the candidates may not be written
         return 0, False
     problem, record = problem_of(sets, a, eta_v), sets_at(sets)
-    arity = largest_arity(running, problem.offsets)
-    work = make_gram_workspace(largest_capacity(sets, running), arity)
-    n, full = 0, False
+    work, n, full = make_gram_workspace(sets, running), 0, False
     for f in running:
         active_set = set_of(sets, f)
         record.iterations_left[f] -= 1
@@ -361,10 +357,8 @@ def multiply_faces(
     out_v: FloatArray,
 ) -> None:
     """Write [W; N] Q [W; N]^T (d_u, d_v); additionals are left out if `out_v` is empty."""
-    problem = problem_of(sets, d_u, d_v)
-    arity = largest_arity(rows, problem.offsets)
-    work, n_entries = make_gram_workspace(largest_capacity(sets, rows), arity), 0
-    memory = np.empty(0)
+    problem, memory = problem_of(sets, d_u, d_v), np.empty(0)
+    work, n_entries = make_gram_workspace(sets, rows), 0
     for f in rows:
         active_set, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         count = active_set.active[0]

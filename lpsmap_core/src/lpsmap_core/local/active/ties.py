@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core.kernels.records import largest_arity
 from lpsmap_core.local.active.gram import append_structures, make_gram_workspace
 from lpsmap_core.local.active.memory import (
     is_full,
-    largest_capacity,
     problem_of,
     set_of,
     sets_at,
@@ -90,7 +88,7 @@ def add_tied(
     complete, as far as rounding allows to say. Returns whether an active set is full.
     """
     problem, candidates, full = problem_of(sets, a, eta_v), sets_at(sets).candidates, False
-    work = make_gram_workspace(largest_capacity(sets, rows), largest_arity(rows, problem.offsets))
+    work = make_gram_workspace(sets, rows)
     for f in rows:
         active_set, lo, hi = set_of(sets, f), problem.offsets[f], problem.offsets[f + 1]
         count = active_set.active[0]
