@@ -116,13 +116,13 @@ def _multiply(
     options: Options,
 ) -> int:
     """Overwrite a selection's part of `product`; return the number of failed components."""
-    (components, variables, _), problem, work = selection, state.handle, workspace.record
+    (components, variables, _), handle, work = selection, workspace.handle, workspace.record
     late = interrupted()
     if state.part.direct[components[0]]:
         # the Jacobian of a single factor is exact: iterations would only add rounding
-        scatter_direct(components, problem, product, 0.0, work.inputs)
+        scatter_direct(components, handle, product, 0.0, work.inputs)
         multiply(state, selection, work, d_v)
-        gather_direct(components, problem, work.outputs, 0.0, product)
+        gather_direct(components, handle, work.outputs, 0.0, product)
         return 0
     if late:
         product[variables.view(np.int64)] = 0.0
@@ -130,7 +130,7 @@ def _multiply(
     else:
         _project(state, selection, workspace, d_v, product, options)
     if len(work.outputs_v):
-        scatter_to_links(variables, problem, product, work.inputs)
+        scatter_to_links(variables, handle, product, work.inputs)
         multiply(state, selection, work)
     return int(np.count_nonzero(work.running[components]))
 
@@ -144,24 +144,24 @@ def _project(
     options: Options,
 ) -> None:
     """Project onto the directions that all faces share; ``work.running`` marks failures."""
-    (components, variables, _), problem, work = selection, state.handle, workspace.record
+    (components, variables, _), handle, work = selection, workspace.handle, workspace.record
     numbers = variables.view(np.int64)
     if len(d_v):
-        _clear(variables, problem, work.inputs)
+        _clear(variables, handle, work.inputs)
         multiply(state, selection, work, d_v)
-        gather_from_links(variables, problem, work.outputs, work.image)
+        gather_from_links(variables, handle, work.outputs, work.image)
         product[numbers] += work.image[numbers]
-    draw_general_position(variables, problem, work.inputs)
+    draw_general_position(variables, handle, work.inputs)
     multiply(state, selection, work)
     moving = order_moving_first(state, selection, work.outputs, work)
-    scatter_to_links(variables, problem, product, work.inputs)
+    scatter_to_links(variables, handle, product, work.inputs)
     multiply(state, selection, work)
-    gather_from_links(variables, problem, work.outputs, work.residual)
+    gather_from_links(variables, handle, work.outputs, work.residual)
     work.residual[numbers] = product[numbers] - work.residual[numbers]  # (I - S) d
     # ||J J y - J y|| is zero for exact projections J
     multiply_jacobians(state, selection, work.outputs, work.no_v, work.inputs, work.outputs_v)
-    handle, most = workspace.handle, options.backward_max_iter
     _set_targets(components, variables, handle, product, options.backward_tol)
+    most = options.backward_max_iter
     reduce_residual(state, selection, *moving, work, handle, product, most)
 
 
