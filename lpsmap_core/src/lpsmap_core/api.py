@@ -41,7 +41,6 @@ from lpsmap_core.local.local_solver import OPTIMAL as OPTIMAL
 from lpsmap_core.local.local_solver import RUNNING as RUNNING
 from lpsmap_core.local.local_solver import UNTIL_SOLVED as UNTIL_SOLVED
 from lpsmap_core.local.local_solver import SolverDescription as SolverDescription
-from lpsmap_core.local.oracles import best_additionals as best_additionals
 from lpsmap_core.local.oracles import best_feasible as best_feasible
 from lpsmap_core.local.vertices import Vertices as Vertices
 from lpsmap_core.local.vertices import join_vertices as join_vertices
@@ -96,7 +95,6 @@ from lpsmap_core.solution.report import warn_unsolved as warn_unsolved
 from lpsmap_core.solution.scored_graph import ScoredGraph as ScoredGraph
 from lpsmap_core.solution.scored_graph import zero_unused_scores as zero_unused_scores
 from lpsmap_core.solution.solution import DEFAULT_GAP as DEFAULT_GAP
-from lpsmap_core.solution.solve import check_solve_options as check_solve_options
 from lpsmap_core.solution.solve import solve_laid_out as solve_laid_out
 from lpsmap_core.solution.table_rendering import text_table as text_table
 from lpsmap_jit import native as _native

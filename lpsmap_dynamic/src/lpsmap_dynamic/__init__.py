@@ -1,6 +1,10 @@
 """Dynamic programs as hypergraphs, and sums over all structures of factors."""
 
-from lpsmap_dynamic.accepted_arguments import check_accepted, refuse_arguments
+from lpsmap_dynamic.accepted_arguments import (
+    check_accepted,
+    check_solve_options,
+    refuse_arguments,
+)
 from lpsmap_dynamic.budget_projection import clip_row, project_budget_rows
 from lpsmap_dynamic.builder import HypergraphBuilder
 from lpsmap_dynamic.comparison import (
@@ -10,7 +14,7 @@ from lpsmap_dynamic.comparison import (
     infeasible_variables,
     objective_difference,
 )
-from lpsmap_dynamic.complete_assignment import complete_assignment
+from lpsmap_dynamic.complete_assignment import best_additionals, complete_assignment
 from lpsmap_dynamic.count_constraints import Counts, count_bounds, counts_of, write_point
 from lpsmap_dynamic.declaration import Hypergraph
 from lpsmap_dynamic.derivations import HypergraphInference
@@ -59,10 +63,12 @@ __all__ = [
     "add_exactly",
     "all_variables",
     "as_scores",
+    "best_additionals",
     "cheapest_order",
     "check_accepted",
     "check_fits_memory",
     "check_root",
+    "check_solve_options",
     "check_square",
     "clip_row",
     "compare_maxima",

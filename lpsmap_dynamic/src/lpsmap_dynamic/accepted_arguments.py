@@ -1,14 +1,23 @@
-"""Arguments that users name in a call, and that a function does not take."""
+"""Arguments and options that users name in a call: whether a function takes them."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from lpsmap_core import installed
+from lpsmap_core.api import AUTO, checked_options
 
 MIN_SIMILARITY = 0.75
 """Similarity from which on an argument is a misspelt one of those that are known."""
+
+OTHER_OPTIONS = (
+    *("engine", "verbose", "warm_start"),
+    *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),
+)
+"""Options of a graph's verbs that `checked_options` does not know."""
 
 
 def refuse_arguments(name: str, arguments: Iterable[str], known: Sequence[str]) -> None:
@@ -66,3 +75,27 @@ def check_accepted(factors: Callable[..., Any], arguments: Iterable[str]) -> Non
             f"The function of factors has no parameter for {name}, which it was called with; "
             f"expected def build(u, {name}), which passes it on to its factors. Or omit {name}."
         )
+
+
+def check_solve_options(options: Mapping[str, Any]) -> None:
+    """Validate options of `FactorGraph.solve` or `solve_map` by value, without a solve.
+
+    Starts and options of a search are left out.
+
+    Parameters
+    ----------
+    options
+        The options by name.
+
+    Raises
+    ------
+    TypeError
+        If an option has a wrong type.
+    ValueError
+        If an option is out of range, or the engine is unknown.
+    """
+    checked_options(
+        **{"threads": None, **{k: x for k, x in options.items() if k not in OTHER_OPTIONS}}
+    )
+    if options.get("engine", AUTO) != AUTO:
+        installed().engines.named(options["engine"], "engine", AUTO)

@@ -38,11 +38,12 @@ MODULES = {
         "Beliefs Counts DynamicProgram EliminationOrder Found Gibbs GraphGibbs GraphSamples "
         "Hypergraph HypergraphBuilder HypergraphFactor HypergraphInference Inference Items "
         "Labels LogPartition POLL_PERIOD Point Row Tables add_exactly all_variables as_scores"
-        " cheapest_order check_accepted check_fits_memory check_root check_square clip_row "
-        "compare_maxima complete_assignment count_bounds counts_of distinct_rows in_factors "
-        "infeasible_variables labels_of min_subset_paths minimum_fill objective_difference "
-        "one_of_each_group project_budget_rows read_labels refuse_arguments subset_hypergraph"
-        " sum_exactly two_sum write_point"
+        " best_additionals cheapest_order check_accepted check_fits_memory check_root "
+        "check_solve_options check_square clip_row compare_maxima complete_assignment "
+        "count_bounds counts_of distinct_rows in_factors infeasible_variables labels_of "
+        "min_subset_paths minimum_fill objective_difference one_of_each_group "
+        "project_budget_rows read_labels refuse_arguments subset_hypergraph sum_exactly "
+        "two_sum write_point"
     ),
     "lpsmap_jax": "sparse_map sparse_map_loss",
     "lpsmap_search": (

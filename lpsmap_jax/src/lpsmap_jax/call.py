@@ -14,8 +14,8 @@ import numpy as np
 from jax.tree_util import PyTreeDef
 
 from lpsmap_core import Factor, FactorGraph
-from lpsmap_core.api import check_solve_options, kind_of
-from lpsmap_dynamic import check_accepted
+from lpsmap_core.api import kind_of
+from lpsmap_dynamic import check_accepted, check_solve_options
 from lpsmap_jax.host import Arrays, ArrayType
 
 Factors: TypeAlias = Callable[..., Factor | Sequence[Factor]]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from lpsmap_core.kernels.records import Scores, Structures
-from lpsmap_core.layout.layout import Bucket, Part
+from lpsmap_core.layout.layout import Bucket
 from lpsmap_core.local.active.oracle_results import (
     PythonOracles,
     allocate_structures,
@@ -163,43 +161,3 @@ def _decide(
             finite[i] = np.copysign(decisive, scores[i]) if np.isinf(scores[i]) else scores[i]
         for i in range(additional_offsets[f], additional_offsets[f + 1]):
             finite_v[i] = -decisive if forbidden[i] else eta_v[i]
-
-
-def best_additionals(
-    part: Part, eta_v: FloatArray, chosen: BoolArray
-) -> tuple[BoolArray, FloatArray]:
-    """Return which factors allow assignments, and their best additionals.
-
-    One call of a type's oracle serves all assignments.
-
-    Parameters
-    ----------
-    part
-        The part.
-    eta_v
-        Scores of the additionals of all buckets; ``-inf`` forbids.
-    chosen
-        (..., n_variables) whether each variable of the part is on, in one assignment or several.
-
-    Returns
-    -------
-    allowed
-        (..., n_factors) for the factors of all buckets.
-    v
-        (..., n_additionals)
-    """
-    several = chosen.shape[:-1]
-    n = math.prod(several)
-    allowed, best = [np.empty((*several, 0), dtype=bool)], [np.empty((*several, 0))]
-    for b, bucket in enumerate(part.buckets):
-        copies = bucket if n == 1 else bucket.select(np.tile(np.arange(bucket.n_factors), n))
-        scores_v = np.tile(eta_v[part.additionals_of(b)], n)
-        on = chosen[..., bucket.variable] != bucket.negated
-        scores, forbidden = np.where(on, np.inf, -np.inf).reshape(-1), np.isneginf(scores_v)
-        w, v = best_feasible(copies, scores, scores_v, forbidden)
-        # exactly: a share of a billionth less than 1 is a whole unit of large integer costs
-        wrong = copies.sums(np.abs(w - (scores > 0.0)), np.where(forbidden, np.abs(v), 0.0))
-        feasible = wrong == 0.0
-        allowed.append(feasible.reshape(*several, bucket.n_factors))
-        best.append(v.reshape(*several, bucket.n_additionals))
-    return np.concatenate(allowed, axis=-1), np.concatenate(best, axis=-1)

@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.engine.choice import AUTO, solve_validated
-from lpsmap_core.engine.options import Options, checked_options
+from lpsmap_core.engine.choice import solve_validated
+from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.protocol import Engine, SolvedGraph, WarmStart
 from lpsmap_core.engine.status import Status, Statuses
 from lpsmap_core.layout.layout import Layout, Part
 from lpsmap_core.model.factor import Factor
 from lpsmap_core.model.score_magnitude import are_scores
-from lpsmap_core.plugins.registry import installed
 from lpsmap_core.solution.dominant_scores import reduce_dominant_scores
 from lpsmap_core.solution.scored_graph import scored_graph
 from lpsmap_core.solution.solution import Solution
 from lpsmap_jit.arrays import FloatArray
-
-OTHER_OPTIONS = (
-    *("engine", "verbose", "warm_start"),
-    *("exact", "autodetect_acyclic", "progress", "gap", "max_nodes", "solver"),
-)
-"""Options of a graph's verbs that `checked_options` does not know."""
-
-
-def check_solve_options(options: Mapping[str, Any]) -> None:
-    """Validate options of `FactorGraph.solve` or `solve_map` by value, without a solve.
-
-    Starts and options of a search are left out.
-
-    Parameters
-    ----------
-    options
-        The options by name.
-
-    Raises
-    ------
-    TypeError
-        If an option has a wrong type.
-    ValueError
-        If an option is out of range, or the engine is unknown.
-    """
-    checked_options(
-        **{"threads": None, **{k: x for k, x in options.items() if k not in OTHER_OPTIONS}}
-    )
-    if options.get("engine", AUTO) != AUTO:
-        installed().engines.named(options["engine"], "engine", AUTO)
 
 
 def solve_laid_out(

@@ -17,7 +17,6 @@ from lpsmap_core.api import (
     FloatArray,
     IntArray,
     Watch,
-    best_additionals,
     reduce_dominant_scores,
 )
 from lpsmap_decode.exact.combinations import Combination, combinations
@@ -32,6 +31,7 @@ from lpsmap_decode.results.score_units import score_units
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import MIN_GAP
 from lpsmap_decode.solvers.map_solver import MapSolver
+from lpsmap_dynamic import best_additionals
 
 __all__ = ["RankedAssignments", "ranked_assignments"]
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, Bucket, FloatArray, Part, best_additionals, best_feasible
+from lpsmap_core.api import BoolArray, Bucket, FloatArray, Part, best_feasible
 from lpsmap_decode.counts.simplex import FOUND, CountProgram, best_vertex
 from lpsmap_decode.results.assignment_score import score_assignment
-from lpsmap_dynamic import count_bounds
+from lpsmap_dynamic import best_additionals, count_bounds
 
 __all__ = ["round_towards"]
 

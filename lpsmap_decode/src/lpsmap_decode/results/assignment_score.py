@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, FloatArray, Part, best_additionals
+from lpsmap_core.api import BoolArray, FloatArray, Part
+from lpsmap_dynamic import best_additionals
 
 
 def score_assignment(

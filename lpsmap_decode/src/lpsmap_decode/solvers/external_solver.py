@@ -16,7 +16,6 @@ from lpsmap_core.api import (
     FloatArray,
     ScoredGraph,
     Watch,
-    best_additionals,
     raised_by_ctrl_c,
     stacklevel,
 )
@@ -27,6 +26,7 @@ from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
 from lpsmap_decode.solvers.program import as_given, masked_bound, programs, with_masks
 from lpsmap_decode.solvers.validation import check_answer, wrong_answer
+from lpsmap_dynamic import best_additionals
 
 __all__ = [
     "MIN_GAP",

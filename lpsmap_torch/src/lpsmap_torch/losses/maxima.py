@@ -14,11 +14,18 @@ from torch import Tensor
 from lpsmap_core import FactorGraph, Solution, Variables
 from lpsmap_core.api import (
     BoolArray,
-    check_solve_options,
     checked_flag,
     installed_decoder,
 )
-from lpsmap_dynamic import Items, Labels, Point, all_variables, compare_maxima, objective_difference
+from lpsmap_dynamic import (
+    Items,
+    Labels,
+    Point,
+    all_variables,
+    check_solve_options,
+    compare_maxima,
+    objective_difference,
+)
 from lpsmap_torch.built_graph import Factors
 from lpsmap_torch.envelope import difference_with_slopes, values_with_slopes
 from lpsmap_torch.estimators.estimator import SolvedEstimate
