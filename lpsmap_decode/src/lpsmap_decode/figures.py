@@ -106,7 +106,7 @@ def search(history: npt.ArrayLike, ax: Axes | None = None) -> Axes:
     ax.fill_between(seconds, score, bound, step="post", color="0.9", label="gap", lw=0)
     ax.step(seconds, bound, where="post", color=COLOURS[1], label="bound")
     ax.step(seconds, score, where="post", color=COLOURS[0], label="best score", marker=".")
-    gap = (bound[-1] - score[-1]) / max(1.0, abs(score[-1]))
+    gap = (bound[-1] - score[-1]) / (abs(score[-1]) or abs(bound[-1]) or 1.0)
     words = f"gap {100.0 * gap:.2g} %" if gap > 1e-6 else "no gap"
     ax.set_title(f"best score {score[-1]:.6g}, {words}", fontsize=10)
     ax.set_xlabel("seconds")

@@ -120,7 +120,14 @@ class _Deferred(LinearConstraints):
 
 
 def constraints_of(factor: Factor, name: str = "linear_constraints") -> LinearConstraints | None:
-    """Return and validate the constraints of a declaration, by the name of its method.
+    """Return and validate the constraints of a declaration.
+
+    Parameters
+    ----------
+    factor
+        The declaration.
+    name
+        The name of the method that returns them.
 
     Raises
     ------
