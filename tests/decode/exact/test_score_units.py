@@ -10,7 +10,7 @@ import pytest
 from lpsmap import FactorGraph, Xor
 from lpsmap_core import ConvergenceWarning
 from lpsmap_core.api import Part
-from lpsmap_decode.results.score_units import score_units, unit_of
+from lpsmap_decode.results.score_units import in_units, score_units, unit_of
 from random_graphs import KINDS, RandomGraph, all_scores, random_graph
 
 SCALES = (1e-3, 1e-9, 1e-12, 1e-100, 1e-300)
@@ -97,5 +97,8 @@ def test_units() -> None:
     part: Part = graph.scored_graph().layout.part
     scores = np.array([0.75, -np.inf, 0.0, 0.0, -5e-324, 0.0, 3.0, 0.1])
     assert score_units(part, scores, np.empty(0)).tolist() == [0.5, 1.0, 5e-324, 1.0]
+    _, in_unit, _ = in_units(part, scores, np.empty(0))
+    assert in_unit.tolist() == [1.5, -np.inf, 0.0, 0.0, -1.0, 0.0, 3.0, 0.1]
+    assert in_units(part, in_unit, np.empty(0))[1] is in_unit  # no copy, as there may be many
     assert unit_of(np.array([-0.25, 0.1])) == 0.25
     assert unit_of(np.empty(0)) == 1.0

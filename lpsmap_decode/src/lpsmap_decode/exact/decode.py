@@ -25,7 +25,7 @@ from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.assignment_score import score_assignment
-from lpsmap_decode.results.score_units import is_proved, score_units
+from lpsmap_decode.results.score_units import in_units, is_proved
 from lpsmap_decode.results.search_limits import (
     Report,
     SearchLimits,
@@ -97,8 +97,7 @@ def decode(
     part, bad = graph.layout.part, graph.non_finite
     given = graph.of_part()
     eta, eta_v, far = reduce_dominant_scores(part, *given)
-    unit = score_units(part, eta, eta_v)
-    eta, eta_v = eta / unit[part.component], eta_v / unit[part.additional_component]
+    unit, eta, eta_v = in_units(part, eta, eta_v)
     linear = _linear_from(relaxation, limits) if relaxation.solved.quadratic else relaxation
     with Watch():
         known = _round(linear, eta, eta_v, unit, far)
@@ -110,16 +109,16 @@ def decode(
     chosen, score, v, bound = known
     means = np.where(bad[part.component], 0.0, relaxation.values[part.variables])
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
-    searched = limits._replace(report=_in_given_unit(limits.report, unit))
+    reporting = limits._replace(report=_in_given_unit(limits.report, unit))
     with Watch(within=until):
         start = functools.partial(_start, linear.solved, unit)
-        found = decode_part(part, eta, eta_v, means, chosen, score, bound, searched, start)
+        found = decode_part(part, eta, eta_v, means, chosen, score, bound, reporting, start)
     if (found.chosen != chosen).any():
         with Watch():  # the oracles of the factors decide the final scores
             score, v = score_assignment(part, eta, eta_v, found.chosen)
     score = unit * np.where(bad | np.isneginf(found.score), -np.inf, score)
-    known_scores = found.chosen, v, score, unit * found.bound
-    score, bound = in_given_scale(part, given, far, *known_scores, limits.gap)
+    assignment = found.chosen, v, score, unit * found.bound
+    score, bound = in_given_scale(part, given, far, *assignment, limits.gap)
     assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
     assigned[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
     return Assignment(

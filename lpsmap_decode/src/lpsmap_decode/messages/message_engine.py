@@ -27,7 +27,7 @@ from lpsmap_decode.networks.messages import finite_scores, new_shares
 from lpsmap_decode.networks.network import networks_of
 from lpsmap_decode.networks.small import eliminate_small, small_orders
 from lpsmap_decode.networks.tables import has_tables, tables_of
-from lpsmap_decode.results.score_units import score_units
+from lpsmap_decode.results.score_units import in_units
 from lpsmap_decode.tolerances import MAX_SUM
 
 __all__ = ["MessageEngine", "ascend_networks"]
@@ -118,8 +118,8 @@ def ascend_networks(
     """
     networks, slow = networks_of(part), _slow_components(part)
     whole, served = networks.network, networks.covered & chosen
-    unit = score_units(part, eta, eta_v)
-    scores = networks.scores(eta / unit[part.component], eta_v / unit[part.additional_component])
+    unit, in_unit, in_unit_v = in_units(part, eta, eta_v)
+    scores = networks.scores(in_unit, in_unit_v)
     given, decisive = finite_scores(whole, scores)
     if decisive > MAX_SUM:
         served = np.zeros_like(served)

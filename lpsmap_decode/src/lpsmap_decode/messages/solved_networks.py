@@ -21,6 +21,7 @@ from lpsmap_decode.networks.ascent import AscentResult
 from lpsmap_decode.networks.best_states import add_additionals
 from lpsmap_decode.networks.messages import Potentials, Shares
 from lpsmap_decode.networks.network import Places, networks_of
+from lpsmap_decode.results.score_units import in_units
 from lpsmap_decode.tolerances import BOUND_ROUNDING
 
 __all__ = ["SolvedNetworks"]
@@ -149,10 +150,9 @@ class SolvedNetworks(SolvedGraph):
         known = self._served & ~self._eliminated & (met | free)
         no_direct = np.zeros(part.n_components, dtype=bool)
         step_size = first_step_sizes(part, no_direct, self._eta, self._eta_v, self._options)
-        unit = self._unit[part.component]
-        scaled = self._eta / unit, self._eta_v / self._unit[part.additional_component]
-        duals = np.repeat(unit, np.diff(part.variable_offsets))
-        duals *= _duals(part, *scaled, self._shares)
+        unit, eta, eta_v = in_units(part, self._eta, self._eta_v)
+        duals = np.repeat(unit[part.component], np.diff(part.variable_offsets))
+        duals *= _duals(part, eta, eta_v, self._shares)
         return WarmStart(means / part.root_degree, duals, step_size, known)
 
     @cached_property

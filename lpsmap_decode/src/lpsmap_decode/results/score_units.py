@@ -7,9 +7,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.api import BoolArray, FloatArray, Part
+from lpsmap_core import leaf
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part
 
-__all__ = ["is_proved", "score_units", "unit_of"]
+__all__ = ["in_units", "is_proved", "score_units", "unit_of"]
+
+
+def in_units(
+    part: Part, eta: FloatArray, eta_v: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the unit of each component, and the scores in it; see `score_units`."""
+    unit, spans = score_units(part, eta, eta_v), part.spans
+    if (unit == 1.0).all():  # there may be far more additionals than variables
+        return unit, eta, eta_v
+    of_additionals = np.repeat(unit[spans.component], np.diff(spans.additional_offsets))
+    return unit, eta / unit[part.component], eta_v / of_additionals
 
 
 def score_units(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
@@ -23,10 +35,23 @@ def score_units(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
         Scores of its variables and of its additionals; only magnitudes of finite ones count. A
         component without a finite score other than 0 has unit 1.
     """
-    scores, largest = np.concatenate([eta, eta_v]), np.zeros(part.n_components)
-    magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
-    np.maximum.at(largest, part.component_of_numbers, magnitude)
+    spans, largest = part.spans, np.zeros(part.n_components)
+    every = np.arange(part.n_components)
+    _add_largest(eta, spans.first_variable, every, largest)
+    _add_largest(eta_v, spans.additional_offsets, spans.component, largest)
     return _units(largest)
+
+
+@leaf
+def _add_largest(
+    scores: FloatArray, offsets: IntArray, component: IntArray, largest: FloatArray
+) -> None:
+    """Raise the largest magnitudes of components to those of finite scores, given in spans."""
+    for i, c in enumerate(component):
+        for j in range(offsets[i], offsets[i + 1]):
+            magnitude = abs(scores[j])
+            if magnitude < np.inf:  # a NaN is not less
+                largest[c] = max(largest[c], magnitude)
 
 
 def unit_of(scores: FloatArray) -> float:
