@@ -89,21 +89,32 @@ SCHEMA = "str name, int ndim, str arguments, int[] products, Tensor? ticket, Ten
 
 
 @torch.library.custom_op("lpsmap::solve", mutates_args=(), schema=f"({SCHEMA}) -> Tensor[]")
-def _operator(*own_ticket_inputs: Any) -> list[Tensor]:
-    *own, ticket, inputs = own_ticket_inputs
-    call = Call(*own)
-    n = len(inputs) - sum(map(abs, call.products))
+def _operator(
+    name: str,
+    ndim: int,
+    arguments: str,
+    products: list[int],
+    ticket: Tensor | None,
+    inputs: list[Tensor],
+) -> list[Tensor]:
+    n = len(inputs) - sum(map(abs, products))
     evaluation: Evaluation | None = None if ticket is None else evaluation_of(ticket)
     if evaluation is None:  # also of a copy of a ticket
-        evaluation = evaluated(callee_named(call.name), call.arguments, inputs[:n])
-    outputs = evaluation.multiplied(tuple(filter(None, call.products)), inputs[n:])
+        evaluation = evaluated(callee_named(name), arguments, inputs[:n])
+    outputs = evaluation.multiplied(tuple(filter(None, products)), inputs[n:])
     return [*outputs, ticket_for(evaluation)]
 
 
 @_operator.register_fake
-def _(*own_ticket_inputs: Any) -> list[Tensor]:
+def _(
+    name: str,
+    ndim: int,
+    arguments: str,
+    products: list[int],
+    ticket: Tensor | None,
+    inputs: list[Tensor],
+) -> list[Tensor]:
     _check_not_onnx()
-    _, ndim, _, products, _, inputs = own_ticket_inputs
     outputs = _empty_outputs(ndim, products, inputs)
     return [*outputs, torch.empty(1, dtype=torch.int64, device="cpu")]
 
