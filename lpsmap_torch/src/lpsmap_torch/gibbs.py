@@ -187,8 +187,10 @@ def _following(log_p: Tensor, log_z: Tensor, *parts: tuple[FloatArray, IntArray,
     """
     score = -log_z.expand(len(log_p), -1)
     for values, owner, scores in parts:
-        used = tensor(np.where(np.isnan(values), 0.0, values))
-        score = score.index_add(1, tensor(owner), used * finite_or_zero(scores))
+        sample, place = np.nonzero((values > 0.0) | (values < 0.0))  # neither 0 nor NaN
+        worth = tensor(values[sample, place]) * finite_or_zero(scores)[tensor(place)]
+        where = tensor(sample), tensor(owner[place])
+        score = score.index_put(where, worth, accumulate=True)
     moves = (score - score.detach())[:, : log_p.shape[1]]  # zeros that carry the gradient
     return log_p + torch.where(log_p.isfinite(), moves, 0.0)
 
