@@ -255,10 +255,8 @@ class ForestSums:
 
     def _table(self, additionals: FloatArray, step: Step) -> FloatArray:
         """Return a view of a declaration's additionals, (..., n_factors, n_additionals)."""
-        factor, (_, own) = (
-            self._forest.declarations[step.declaration],
-            self._ranges(step.declaration),
-        )
+        factor = self._forest.declarations[step.declaration]
+        _, own = self._ranges(step.declaration)
         shape = *additionals.shape[:-1], factor.n_factors, factor.n_additionals
         return additionals[..., own].reshape(shape)
 
