@@ -93,11 +93,11 @@ class Assignment:
     @cached_property
     def unit(self) -> FloatArray:
         """For each component, 1, or a power of two up to its largest score if that is smaller."""
-        return score_units(self.layout.part, *self.scored_graph.of_part())
+        return score_units(self.layout.part, *self.graph.of_part())
 
     @property
-    def scored_graph(self) -> ScoredGraph:
-        """The graph with its scores."""
+    def graph(self) -> ScoredGraph:
+        """The layout with the scores, as of a `Solution`."""
         scores = self.scores, self.additional_scores, np.isnan(self.bound)
         return ScoredGraph(self.layout, self.factors, *scores)
 
@@ -106,7 +106,7 @@ class Assignment:
         none: dict[int, list[tuple[int, int]]] = {
             c: [] for c in np.flatnonzero(np.isneginf(self.bound)).tolist()
         }
-        return reduced_contradictions(self.scored_graph, none)
+        return reduced_contradictions(self.graph, none)
 
     @property
     def contradictions(self) -> Contradictions:

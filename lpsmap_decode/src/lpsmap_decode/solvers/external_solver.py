@@ -249,7 +249,7 @@ def _copied(assignment: Assignment) -> Assignment:
 def _scores(assignment: Assignment, chosen: BoolArray) -> FloatArray:
     """Return the score of the assignment of every component, by the oracles of the factors."""
     part, invalid = assignment.layout.part, np.isnan(assignment.bound)
-    eta, eta_v = assignment.scored_graph.of_part()
+    eta, eta_v = assignment.graph.of_part()
     with Watch():
         scores, _ = score_assignment(part, eta, eta_v, chosen)
     return np.where(invalid, -np.inf, scores)
@@ -258,7 +258,7 @@ def _scores(assignment: Assignment, chosen: BoolArray) -> FloatArray:
 def _write(assignment: Assignment, chosen: BoolArray) -> None:
     """Write the values and additionals of an assignment."""
     part = assignment.layout.part
-    _, eta_v = assignment.scored_graph.of_part()
+    _, eta_v = assignment.graph.of_part()
     with Watch():
         _, v = best_additionals(part, eta_v, chosen)
     assignment.values[part.variables] = np.where(assignment.found[part.component], chosen, np.nan)
