@@ -38,7 +38,7 @@ class Split:
         self.part, self.scores = part, np.concatenate([eta, eta_v])
         self.owner, n = part.component_of_numbers, part.n_components
         self._magnitude: FloatArray = np.abs(self.scores)
-        self.largest, _ = self._largest_up_to(np.full(n, MAX_FLOAT))
+        self.largest = part.largest_scores(eta, eta_v)
         """For each component, the largest finite magnitude of its scores; 0 to skip it."""
         if skip is not None:
             self.largest[skip] = 0.0

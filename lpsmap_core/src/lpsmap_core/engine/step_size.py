@@ -64,9 +64,7 @@ def first_step_sizes(
     if options.step_size is not None:
         step_size[:] = options.step_size
     else:
-        scores, largest = np.concatenate([eta, eta_v]), np.zeros(part.n_components)
-        magnitude = np.where(np.isfinite(scores), np.abs(scores), 0.0)
-        np.maximum.at(largest, part.component_of_numbers, magnitude)
+        largest = part.largest_scores(eta, eta_v)
         _first_step_sizes(part.first_variable, eta, largest, options.quadratic, step_size)
     step_size[direct] = 0.0
     return step_size

@@ -26,6 +26,7 @@ from lpsmap_core.layout.arrangement import (
 )
 from lpsmap_core.layout.ragged import concatenate_rows, offsets_of, ranges, sums
 from lpsmap_core.model.factor import Factor
+from lpsmap_core.model.score_magnitude import raise_to_largest
 from lpsmap_core.model.slots import slot_values
 from lpsmap_jit.arrays import BoolArray, FloatArray, FloatTable, IntArray
 from lpsmap_jit.cached_property import cached_property
@@ -198,6 +199,16 @@ class Part:
         if self.ids is None:
             return numbers.copy() if copy else numbers
         return numbers[self.ids]
+
+    def largest_scores(self, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
+        """Return for each component the largest magnitude of its finite scores, or 0.
+
+        The scores are those of the part's variables and of the additionals of all buckets.
+        """
+        spans, largest = self.spans, np.zeros(self.n_components)
+        raise_to_largest(eta, spans.first_variable, np.arange(self.n_components), largest)
+        raise_to_largest(eta_v, spans.additional_offsets, spans.component, largest)
+        return largest
 
     def links_of(self, b: int) -> slice:
         """Return the slice of bucket `b` in arrays of links."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_jit.arrays import FloatArray
+from lpsmap_jit.arrays import FloatArray, IntArray
 from lpsmap_jit.compile import leaf
 
 _MAGNITUDE = np.int64(2**63 - 1)
@@ -33,3 +33,15 @@ def largest_magnitude(values: FloatArray) -> float:
     bits_of_most = np.int64(most)  # numba views only numbers that are assigned once
     magnitude: float = bits_of_most.view(np.float64)
     return magnitude
+
+
+@leaf
+def raise_to_largest(
+    scores: FloatArray, offsets: IntArray, owner: IntArray, largest: FloatArray
+) -> None:
+    """Raise magnitudes to the largest of the finite scores of their spans."""
+    for i, c in enumerate(owner):
+        for j in range(offsets[i], offsets[i + 1]):
+            magnitude = abs(scores[j])
+            if magnitude < np.inf:  # a NaN is not less
+                largest[c] = max(largest[c], magnitude)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import leaf
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part
+from lpsmap_core.api import BoolArray, FloatArray, Part
 
 __all__ = ["in_units", "is_proved", "score_units", "unit_of"]
 
@@ -35,23 +34,7 @@ def score_units(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
         Scores of its variables and of its additionals; only magnitudes of finite ones count. A
         component without a finite score other than 0 has unit 1.
     """
-    spans, largest = part.spans, np.zeros(part.n_components)
-    every = np.arange(part.n_components)
-    _add_largest(eta, spans.first_variable, every, largest)
-    _add_largest(eta_v, spans.additional_offsets, spans.component, largest)
-    return _units(largest)
-
-
-@leaf
-def _add_largest(
-    scores: FloatArray, offsets: IntArray, component: IntArray, largest: FloatArray
-) -> None:
-    """Raise the largest magnitudes of components to those of finite scores, given in spans."""
-    for i, c in enumerate(component):
-        for j in range(offsets[i], offsets[i + 1]):
-            magnitude = abs(scores[j])
-            if magnitude < np.inf:  # a NaN is not less
-                largest[c] = max(largest[c], magnitude)
+    return _units(part.largest_scores(eta, eta_v))
 
 
 def unit_of(scores: FloatArray) -> float:
