@@ -54,11 +54,7 @@ class OneOf(Factor):
     ("described", "error", "message"),
     [
         (LinearConstraints(**{**GOOD, "column": [0, 6]}), ValueError, "column 6; expected columns"),
-        (
-            np.eye(3),
-            TypeError,
-            "linear_constraints returned an ndarray; expected",
-        ),
+        (np.eye(3), TypeError, "linear_constraints returned an ndarray; expected"),
     ],
 )
 def test_constraints_that_do_not_describe_a_declaration(
