@@ -203,7 +203,8 @@ class Part:
     def largest_scores(self, eta: FloatArray, eta_v: FloatArray) -> FloatArray:
         """Return for each component the largest magnitude of its finite scores, or 0.
 
-        The scores are those of the part's variables and of the additionals of all buckets.
+        The scores `eta` are those of the part's variables, `eta_v` those of the additionals of all
+        buckets.
         """
         spans, largest = self.spans, np.zeros(self.n_components)
         raise_to_largest(eta, spans.first_variable, np.arange(self.n_components), largest)
