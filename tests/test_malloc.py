@@ -25,7 +25,8 @@ array = np.ones(3000, dtype=np.uint8)
 left = (ctypes.c_uint8 * 3000).from_address(array.ctypes.data)
 del array
 print("read", *set(left[100:2900]), flush=True)
-array = np.ones(2999, dtype=np.uint8)  # in the same place
+array = np.ones(2999, dtype=np.uint8)
+left = (ctypes.c_uint8 * 3000).from_address(array.ctypes.data)  # mostly the same place
 left[2999] ^= 1
 del array
 print("written", flush=True)
