@@ -373,3 +373,11 @@ print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 def test_a_batch_of_long_sentences_takes_two_gigabytes_at_most() -> None:
     done = subprocess.run([sys.executable, "-c", BATCH], check=True, stdout=subprocess.PIPE)
     assert 1024 * int(done.stdout) < 2 * GIGABYTE
+
+
+def test_oracles_are_asked_at_smoothed_prices():
+    """With prices at the current point, this takes 25,736 iterations, see `smoothing`."""
+    rng, graph = np.random.default_rng(0), FactorGraph()
+    u = graph.variable_from(1e-5 * rng.standard_normal((20, 6)))
+    graph.add(SequenceDistance(u, 1e-5 * rng.standard_normal(5)))
+    assert graph.solve(max_inner_iter=5_000).status[0] is Status.SOLVED

@@ -179,6 +179,12 @@ class SetsRecord(NamedTuple):
     inverse_delta: FloatArray
     scores: FloatArray
     """Inputs of the oracle."""
+    centre: FloatArray
+    """For each slot, the point of the best bound; empty without additionals, see `smoothing`."""
+    bound: FloatArray
+    """The best bound of each factor."""
+    smooths: IntArray
+    """Whether the scores of each factor are those between `z` and the centre."""
     candidates: Structures
     """Outputs of the oracle, the best structures of the factors."""
     width: IntArray

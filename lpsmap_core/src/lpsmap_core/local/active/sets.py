@@ -128,6 +128,9 @@ class ActiveSets(LocalSolver):
         self.length = np.empty(n, dtype=np.int64)
         self.candidates = allocate_structures(self.width)
         self.scores = np.empty(bucket.n_links)
+        # see `lpsmap_core.local.active.smoothing`
+        self._centre = np.empty(bucket.n_links if bucket.n_additionals else 0)
+        self._bound, self._smooths = np.empty(n), np.zeros(n, dtype=np.int64)
         self._oracle = Entry(bucket.type.map_kernel, "map_kernel")
         self._oracles: PythonOracles | None = None
         self._write_addresses()
@@ -283,6 +286,9 @@ class ActiveSets(LocalSolver):
             self.bucket.factors,
             self.inverse_delta,
             self.scores,
+            self._centre,
+            self._bound,
+            self._smooths,
             self.candidates,
             self.width,
             self.capacity,

@@ -17,6 +17,7 @@ from lpsmap_core.local.active.gram import (
 from lpsmap_core.local.active.memory import (
     ActiveSet,
     LocalProblem,
+    SetsRecord,
     has_triangle,
     is_full,
     n_newcomers,
@@ -24,6 +25,12 @@ from lpsmap_core.local.active.memory import (
     set_of,
     sets_at,
     with_triangle,
+)
+from lpsmap_core.local.active.smoothing import (
+    asked_at,
+    begin_smoothing,
+    can_smooth,
+    move_centre,
 )
 from lpsmap_core.local.active.weights import add_waiting, optimise, refine, write_mixture
 from lpsmap_core.local.finite_scores import (
@@ -63,8 +70,8 @@ leave."""
 
 EXCHANGES = 50
 """Factor of the limit if there are additionals. Among structures with the same marginals the
-additional scores decide, and a set exchanges them like the simplex method. Nearly uniform sequences
-of 50 words took up to 130 iterations per dimension."""
+additional scores decide, and a set exchanges them like the simplex method. Sequences of 50 words
+took up to 160 iterations per dimension with scores of 1e-5."""
 
 MIN_FIRST_LIMIT, ROUNDS_OF_A_START = 5, 3
 """Smallest number of iterations of a start, and the number of times that a large set takes in
@@ -127,7 +134,8 @@ def restart(
                 active_set.theta[place] = _linear_term(f, place, problem, active_set)
             optimise(active_set, problem.inverse_delta[lo:hi], z[lo:hi], work)
             write_mixture(active_set, problem.inverse_delta[lo:hi], z[lo:hi])
-        _write_scores(f, problem, z, record.scores)
+        begin_smoothing(f, problem, z, record)
+        _write_scores(f, problem, z, record)
         if interrupted():
             break
 
@@ -149,7 +157,7 @@ def advance(
         active_set = set_of(sets, f)
         record.iterations_left[f] -= 1
         last = record.iterations_left[f] <= 0
-        _join(f, problem, active_set, record.candidates, z, record.scores, work, last)
+        _join(f, problem, active_set, record, z, work, last)
         full |= is_full(active_set)
         if active_set.status[0] == RUNNING and not last:
             running[n] = f
@@ -165,9 +173,8 @@ def _join(
     f: int,
     problem: LocalProblem,
     active_set: ActiveSet,
-    candidates: Structures,
+    record: SetsRecord,
     z: FloatArray,
-    scores: FloatArray,
     work: GramWorkspace,
     last: bool,
 ) -> None:
@@ -180,31 +187,35 @@ def _join(
     lo, hi, count = problem.offsets[f], problem.offsets[f + 1], active_set.active[0]
     inverse_delta, copies = problem.inverse_delta[lo:hi], z[lo:hi]
     place = active_set.order[count + active_set.waiting[0]]
-    copy_candidate(f, place, active_set, candidates, hi - lo)
+    copy_candidate(f, place, active_set, record.candidates, hi - lo)
     active_set.theta[place] = _linear_term(f, place, problem, active_set)
     gap, rounding = 1.0, 0.0
     if count > 0:
         gap, rounding = optimality_gap(f, place, problem, active_set, z)
+    if active_set.waiting[0] == 0 and can_smooth(record):
+        move_centre(f, place, problem, active_set, z, record)
     if gap > rounding:
         active_set.waiting[0] += 1
         if active_set.waiting[0] < n_newcomers(count) and not last:
-            _push(place, gap, active_set, inverse_delta, scores[lo:hi])
+            _push(place, gap, active_set, inverse_delta, record.scores[lo:hi])
             return
-    elif active_set.waiting[0] == 0:
+    smooths, record.smooths[f] = record.smooths[f], 0
+    if active_set.waiting[0] == 0:
         # cheap updates may have made the weights drift: refine them before the set is optimal
-        if refine(active_set, inverse_delta, copies, work):
-            _write_scores(f, problem, z, scores)
+        if smooths or refine(active_set, inverse_delta, copies, work):
+            _write_scores(f, problem, z, record)
         else:
             active_set.status[0] = OPTIMAL
         return
     improved = add_waiting(gap, active_set, inverse_delta, copies, work)
     write_mixture(active_set, inverse_delta, copies)
-    if (
-        not (improved or refine(active_set, inverse_delta, copies, work))
-        and gap <= STALL * rounding
+    if improved:
+        record.smooths[f] = can_smooth(record) and active_set.active[0] <= count
+    elif (
+        not (refine(active_set, inverse_delta, copies, work) or smooths) and gap <= STALL * rounding
     ):
         active_set.status[0] = OPTIMAL_TO_ROUNDING
-    _write_scores(f, problem, z, scores)
+    _write_scores(f, problem, z, record)
 
 
 @leaf
@@ -287,14 +298,17 @@ def _linear_term(f: int, place: int, problem: LocalProblem, active_set: ActiveSe
 
 
 @leaf
-def _write_scores(f: int, problem: LocalProblem, z: FloatArray, scores: FloatArray) -> None:
-    """Write the scores (a - z) / delta for the next oracle call."""
+def _write_scores(f: int, problem: LocalProblem, z: FloatArray, record: SetsRecord) -> None:
+    """Write the scores (a - x) / delta for the next oracle call; x is `z`, or see `smoothing`."""
     lo, hi = problem.offsets[f], problem.offsets[f + 1]
     # slices with nonnegative indices can be vectorised
     a, copies, inverse = problem.a[lo:hi], z[lo:hi], problem.inverse_delta[lo:hi]
-    score = scores[lo:hi]
+    score = record.scores[lo:hi]
     for j in range(hi - lo):
         score[j] = (a[j] - copies[j]) * inverse[j]
+    if record.smooths[f] != 0:
+        for i in range(lo, hi):
+            record.scores[i] = (problem.a[i] - asked_at(i, f, z, record)) * problem.inverse_delta[i]
     make_oracle_scores_finite(f, problem, score)
 
 
