@@ -606,7 +606,7 @@ class FactorGraph:
         warm = None if warm_start is None else warm_start.start_for(layout)
         with Watch(within=deadline):
             solution = solve_laid_out(chosen, layout, self.factors, *self._flat(), options, warm)
-        self.solution = solution
+        self._store(solution)
         if not to_decode:
             report_unsolved(solution, self._shapes, self.refuses_non_finite)
         if verbose:
@@ -621,7 +621,7 @@ class FactorGraph:
 
     def _decoded(self, assignment: Any) -> Any:
         """Store the result of a decoder, and report what it does not prove."""
-        self.solution = assignment
+        self._store(assignment)
         bad = np.isnan(assignment.bound)
         if self.refuses_non_finite and bad.size and bad.all():
             raise ValueError(non_finite_message(assignment.scores, self._shapes()))
@@ -733,6 +733,10 @@ class FactorGraph:
         return scores, list(map(self._flat_additionals, self.factors, self._additionals))
 
     # ---------------------------------------------------------------- state and checks
+
+    def _store(self, solution: Any) -> None:
+        """Make a solution or an assignment the latest one."""
+        self.solution = solution
 
     def _scores_changed(self) -> None:
         """Discard the solution."""

@@ -269,7 +269,8 @@ class BuiltGraph:
         """Return an array of this graph as a tensor on a device, which is copied there once."""
         key = name, device
         if key not in self._on_devices:
-            self._on_devices[key] = torch.tensor(array, device=device)
+            with torch.inference_mode(False):  # later calls may need gradients
+                self._on_devices[key] = torch.tensor(array, device=device)
         return self._on_devices[key]
 
 

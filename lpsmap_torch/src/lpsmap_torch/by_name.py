@@ -16,6 +16,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -67,18 +68,21 @@ def shared_by(name: str, make: Callable[[], Shared]) -> Shared:
 
 
 def callee_named(name: str) -> Callee:
-    """Return the layer or the loss with a name."""
-    callee: Callee | None = _CALLEES.get(name)
-    if callee is not None:
-        return callee
+    """Return the layer or the loss with a name.
+
+    A layer whose options changed has another name since.
+    """
+    callee = _CALLEES.get(name)
+    if callee is not None and callee._name == name:
+        return callee  # type: ignore[no-any-return]
     if name.startswith("{"):
         layer: Callee = _loaded(name)  # that of a loaded program
         return layer
     kind = name.partition(" ")[0]
     if _HERE in name:
         raise RuntimeError(
-            f"{name}: the {kind} no longer exists; keep a reference to it, or to its model, until "
-            "the backward pass is done."
+            f"{name}: the {kind} no longer exists, or its options were changed; keep a reference "
+            "to it, or to its model, and its options, until the backward pass is done."
         )
     raise RuntimeError(
         f"{name}: the {kind} belongs to another process and has no specification, so it cannot be "
@@ -129,7 +133,7 @@ def _encoded(name: str, value: Any) -> Any:
         return value
     if type(value) in (list, tuple):
         return {type(value).__name__: [_encoded(name, x) for x in value]}
-    if type(value) is dict and all(type(key) is str for key in value):
+    if type(value) in (dict, MappingProxyType) and all(type(key) is str for key in value):
         return {"dict": {key: _encoded(key, x) for key, x in value.items()}}
     if type(value) is np.ndarray and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         if value.size > MAX_ARRAY:

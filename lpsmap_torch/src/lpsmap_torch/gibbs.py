@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,11 +18,31 @@ from lpsmap_dynamic import Found, Gibbs, GraphGibbs
 from lpsmap_torch.function import given, with_backward, with_slopes
 from lpsmap_torch.tensors import numbers, on_host
 
+Result = TypeVar("Result")
+
+
+def _with_gradients(compute: Callable[[Any], Result]) -> Callable[[Any], Result]:
+    """Compute a cached result with gradients, whatever the mode of its first use.
+
+    That may be a sample under ``torch.no_grad`` or ``torch.inference_mode``. Scores that were made
+    in inference mode have no gradients, and torch saves them for none.
+    """
+
+    @functools.wraps(compute)
+    def computed(gibbs: Any) -> Result:
+        in_inference = any(x.is_inference() for x in gibbs._inputs if x is not None)
+        with torch.enable_grad() if in_inference else torch.inference_mode(False):
+            return compute(gibbs)
+
+    return computed
+
 
 class _OnTensors:
     """What both kinds of distributions share: results like the scores of blocks of variables."""
 
     _blocks: list[Tensor]
+    _inputs: list[Tensor | None]
+    """The scores of variables and additionals."""
 
     def _cast(self, tensor: Tensor) -> Tensor:
         """Return a copy in the common dtype of the scores, on their device."""
@@ -51,6 +72,7 @@ class TorchGibbs(_OnTensors, Gibbs):
         extra = np.empty(shape) if additionals is None else numbers(additionals).reshape(shape)
         super().__init__(factor, np.concatenate(flat), extra)
         self._blocks, self._additional_scores = scores, additionals
+        self._inputs = [*scores, additionals]
 
     @property
     def log_partition(self) -> Tensor:
@@ -80,13 +102,13 @@ class TorchGibbs(_OnTensors, Gibbs):
         return self._cast(self._tensors[3].reshape(self._additional_shape))
 
     @cached_property
-    @torch.enable_grad()  # the first use may be a sample without gradients
+    @_with_gradients
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         return attach_beliefs(self, *self._local)
 
     @cached_property
-    @torch.enable_grad()
+    @_with_gradients
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of slots and additionals, and the total score of negated variables per factor."""
         blocks, eta_v = list(map(_flat, self._blocks)), torch.empty(0, dtype=torch.float64)
@@ -221,6 +243,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
     def __init__(self, graph: Any) -> None:
         super().__init__(graph)
         self._blocks, self._additional_scores = list(graph._scores), list(graph._additionals)
+        self._inputs = [*self._blocks, *self._additional_scores]
 
     @property
     def log_partition(self) -> Tensor:
@@ -262,7 +285,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         return self._cast(divergence[:-1])
 
     @cached_property
-    @torch.enable_grad()  # the first use may be a sample without gradients
+    @_with_gradients
     def _flat_scores(self) -> tuple[Tensor, Tensor]:
         """Scores of all variables and additionals, flat on the host."""
         blocks = [_flat(block) for block in self._blocks]
@@ -270,7 +293,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *additionals])
 
     @cached_property
-    @torch.enable_grad()
+    @_with_gradients
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
         constant = torch.zeros(self._forest.n_components + 1, dtype=torch.float64)

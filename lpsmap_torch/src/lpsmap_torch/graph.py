@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ class TorchFactorGraph(FactorGraph):
             which ``u.value`` is differentiable, too.
         """
         check_not_compiled("solve")
-        before, weight = self._temperature, checked_temperature("temperature", temperature)
+        weight, before = checked_temperature("temperature", temperature), self.solution
         if isinstance(weight, Tensor):
             weight = as_tensor("temperature", weight)
             if weight.numel() != 1:
@@ -92,17 +93,21 @@ class TorchFactorGraph(FactorGraph):
                     "take a temperature for every instance."
                 )
             weight, temperature = weight.reshape(()), weight.item()
-        self._temperature = weight
+        self._temperature, earlier = weight, self._temperature
         try:
-            solution = super().solve(*args, temperature=temperature, **kwargs)
+            return super().solve(*args, temperature=temperature, **kwargs)
         except BaseException:
-            self._temperature = before  # that of the latest solution
+            if self.solution is before:  # not an error of a report about the new one
+                self._temperature = earlier
             raise
+
+    def _store(self, solution: Any) -> None:
+        """Make a solution the latest one, with tensors for its marginals."""
+        super()._store(solution)
         if isinstance(solution, DeviceSolution):
             self._values, self._nu = solution.marginals, solution.of_additionals
         elif self._scores:
             self._values, self._nu = attach(solution, *self._inputs())
-        return solution
 
     def _inputs(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Return the scores of variables and additionals as functions of the temperature, too."""
@@ -133,7 +138,7 @@ class TorchFactorGraph(FactorGraph):
             solution = solve_on_device(engine, *given, options)
         if solution is None:
             return super()._run(options, verbose, warm_start, engine, to_decode)
-        self.solution = solution
+        self._store(solution)
         solution.report(self._shapes)
         return solution
 
@@ -152,10 +157,16 @@ class TorchFactorGraph(FactorGraph):
         """
         check_not_compiled("solve_map")
         with torch.no_grad():
-            result = super().solve_map(*args, **kwargs)
-            if self._scores:
-                self._values, self._nu = attach(result, self._scores, self._additionals)
-        return result
+            return super().solve_map(*args, **kwargs)
+
+    def k_best(self, *args: Any, **kwargs: Any) -> Sequence[Any]:
+        """Return the k best assignments; the arguments `args` are those of `FactorGraph.k_best`.
+
+        Afterwards ``u.value`` is the first one as a tensor, without gradients.
+        """
+        check_not_compiled("k_best")
+        with torch.no_grad():
+            return super().k_best(*args, **kwargs)
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the marginals of a view as a tensor; see `Variables.value`."""

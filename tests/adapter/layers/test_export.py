@@ -214,6 +214,37 @@ def test_an_option_that_is_set_later_counts() -> None:
     torch._dynamo.reset()
 
 
+def test_traced_layers_do_not_follow_the_options_of_an_equal_one() -> None:
+    """The latest of equal layers had the name, and kept it when its options changed."""
+    scores = torch.tensor([[0.3, 0.1, 0.2, -0.1, 0.0]], dtype=torch.float64)
+    layer, program = TopK(2), torch.export.export(TopK(2), (scores,)).module()
+    twin, other = copy.deepcopy(layer), TopK(2)
+    expected = layer(scores)
+    twin.k, other.k = 3, 4
+    assert float(expected.sum()) == pytest.approx(2.0)
+    _, along = torch.func.jvp(layer, (scores,), (torch.ones_like(scores),))
+    torch.testing.assert_close(along, torch.zeros_like(scores))
+    for traced in (torch.func.vmap(layer), torch.compile(layer, backend="aot_eager"), program):
+        torch.testing.assert_close(traced(scores), expected)
+    torch._dynamo.reset()
+
+
+def test_options_are_copies() -> None:
+    """Layouts are shared by the values of options, which a caller may change in place."""
+    budget, scores = np.array([1, 1]), torch.full((2, 4), 0.8)
+    layer = SparseMAP(Budget, budget=budget)
+    budget[:] = 3
+    for shape in (scores, scores[:, :3]):
+        torch.testing.assert_close(layer(shape).sum(-1), torch.ones(2))
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        layer.options["budget"] = 2
+    for same in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert same._name == layer._name
+        torch.testing.assert_close(same(scores).sum(-1), torch.ones(2))
+    layer.options = {"budget": 2}
+    torch.testing.assert_close(layer(scores).sum(-1), torch.full((2,), 2.0))
+
+
 def test_layers_of_one_specification_share_layouts_while_they_live() -> None:
     one, other = MatchingAttention(max_iter=77), MatchingAttention(max_iter=77)
     copies = [

@@ -493,3 +493,17 @@ def test_padding_of_labelled_trees_without_lengths() -> None:
     target[0, 2] = math.nan
     with pytest.warns(UserWarning, match="give lengths="):
         criterion(scores, target)
+
+
+def test_attributes_are_validated_when_they_are_set() -> None:
+    """Another reduction was the sum, and a cost that the loss refuses took the margin away."""
+    loss = MarginSparseMAPLoss(Xor)
+    with pytest.raises(ValueError, match="reduction is 'avg'"):
+        loss.reduction = "avg"
+    with pytest.raises(ValueError, match="cost is 'zero-one'"):
+        loss.cost = "zero-one"
+    with pytest.raises(TypeError, match="cost is"):
+        loss.cost = None
+    assert (loss.reduction, loss.cost) == ("mean", 1.0)
+    loss.cost, loss.reduction = 2, "sum"
+    assert (loss.reduction, loss.cost) == ("sum", 2.0)

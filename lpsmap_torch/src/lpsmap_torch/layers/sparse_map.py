@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -90,6 +92,9 @@ class SparseMAP(Layer):
 
     solved_by: ClassVar[tuple[str, ...]] = ("factors", "event_ndim", "options")
 
+    options: Mapping[str, Any]
+    """The further arguments of the type; assign new ones to change them."""
+
     def __init__(
         self,
         factors: type[Factor] | Factors,
@@ -169,6 +174,18 @@ class SparseMAP(Layer):
         """
         inputs = self._inputs(additionals, lengths=lengths, mask=mask, **arguments)
         return self._output(return_solution, scores, inputs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "options":  # solutions are cached by their values, which must not change
+            value = MappingProxyType({key: _copied(x) for key, x in value.items()})
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "options": dict(self.options)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        options = MappingProxyType(state["options"])
+        super().__setstate__({**state, "options": options})
 
     @property
     def _is_function(self) -> bool:
@@ -253,6 +270,11 @@ class SparseMAP(Layer):
     def _repr_arguments(self) -> dict[str, Any]:
         name = getattr(self.factors, "__name__", type(self.factors).__name__)
         return {"factors": _Name(name), **self.options}
+
+
+def _copied(option: Any) -> Any:
+    """Return a copy of an array or a list, which the caller may change later."""
+    return option.copy() if isinstance(option, (np.ndarray, list)) else option
 
 
 def _there(

@@ -36,13 +36,17 @@ class MarginLoss(StructuredLoss):
         **options: Any,
     ) -> None:
         super().__init__(factors, reduction=reduction, **options)
-        cost = checked_cost(type(self).__name__, cost)
         if isinstance(cost, Tensor) and not isinstance(cost, nn.Parameter):
             self.register_buffer("cost", cost)
         else:
             self.cost = cost
-        if self._is_zero_one:
-            self._check_zero_one()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "cost":
+            value = checked_cost(type(self).__name__, value)
+            if isinstance(value, str) and value == ZERO_ONE:
+                self._check_zero_one()
+        super().__setattr__(name, value)
 
     @property
     def _is_zero_one(self) -> bool:

@@ -51,8 +51,13 @@ class StructuredLoss(nn.Module, abc.ABC):
                 f"layer: {layer_type.__name__}(...)."
             )
         self.factors = factors
-        self.reduction = checked_reduction(type(self).__name__, reduction)
+        self.reduction = reduction
         self._register()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "reduction":
+            value = checked_reduction(type(self).__name__, value)
+        super().__setattr__(name, value)
 
     def _register(self) -> None:
         """Let calls inside torch.compile and transforms of torch.func find this loss."""

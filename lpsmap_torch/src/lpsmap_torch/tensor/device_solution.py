@@ -116,7 +116,8 @@ def _places_of(layout: Layout, factors: Sequence[Factor], device: torch.device) 
         # core's map between declarations and parts moves numbers, here those of places
         places = np.concatenate([part.variables, part.by_bucket(given, factors).astype(np.int64)])
         in_order = np.array_equal(places, np.arange(first))
-        cached[device] = None if in_order else torch.from_numpy(places).to(device)
+        with torch.inference_mode(False):  # later calls may need gradients
+            cached[device] = None if in_order else torch.from_numpy(places).to(device)
     return cached[device]
 
 

@@ -58,7 +58,8 @@ def problem_of(part: Part, device: torch.device, with_oracles: bool) -> TensorPr
     """
     cached, key = part.derived(_cached), (device, with_oracles)
     if key not in cached:
-        cached[key] = TensorProblem(*moved(_on_host(part, device, with_oracles), device))
+        with torch.inference_mode(False):  # later calls may need gradients
+            cached[key] = TensorProblem(*moved(_on_host(part, device, with_oracles), device))
     return cached[key]
 
 
