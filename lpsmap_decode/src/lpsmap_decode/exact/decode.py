@@ -23,7 +23,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
-from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment import Assignment, assignment_of
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.score_units import in_units, is_proved
 from lpsmap_decode.results.search_limits import (
@@ -119,21 +119,10 @@ def decode(
     score = unit * np.where(bad | np.isneginf(found.score), -np.inf, score)
     assignment = found.chosen, v, score, unit * found.bound
     score, bound = in_given_scale(part, given, far, *assignment, limits.gap)
-    assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
-    assigned[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
-    return Assignment(
-        layout=graph.layout,
-        factors=graph.factors,
-        scores=graph.scores,
-        additional_scores=graph.additional_scores,
-        values=assigned,
-        additionals=part.by_declaration(v, graph.factors),
-        score=score,
-        bound=np.maximum(bound, score),
-        n_nodes=found.n_nodes,
-        gap=limits.gap,
-        interrupted=found.interrupted or limits.deadline.cut,
-    )
+    bound, n_nodes = np.maximum(bound, score), found.n_nodes
+    decoded = assignment_of(graph, found.chosen, v, score, bound, n_nodes, limits.gap)
+    decoded.interrupted = found.interrupted or limits.deadline.cut
+    return decoded
 
 
 def _linear_from(relaxation: Solution, limits: SearchLimits) -> Solution:
