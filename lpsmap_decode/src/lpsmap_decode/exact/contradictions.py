@@ -344,9 +344,5 @@ def _structures(
     """Return structures with forced values, and for each factor whether it has one."""
     w, n = best_feasible(bucket, forced, np.zeros(bucket.n_additionals), forbidden)
     wrong = np.isinf(forced) & (np.abs(w - (forced > 0.0)) > HELD)
-    possible = np.ones(bucket.n_factors, dtype=bool)
-    possible[np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))[wrong]] = False
     held = forbidden & (n > HELD)
-    owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
-    possible[owner[held]] = False
-    return w, possible
+    return w, bucket.sums(np.where(wrong, 1.0, 0.0), np.where(held, 1.0, 0.0)) == 0.0
