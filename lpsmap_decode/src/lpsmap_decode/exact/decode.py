@@ -105,7 +105,10 @@ def decode(
         if relaxation.solved.quadratic and doubtful.any():
             known = known.better(_round(relaxation, eta, eta_v, unit, far), part)
         if earlier is not None and not far.any():
-            known = known.better(_of_assignment(earlier, part, eta, eta_v, unit), part)
+            # unknown variables are off
+            on = (np.nan_to_num(earlier.values[part.variables]) > 0.0) & ~np.isneginf(eta)
+            scored = score_assignment(part, eta, eta_v, on)
+            known = known.better(_Rounded(on, *scored, earlier.bound / unit), part)
     chosen, score, v, bound = known
     means = np.where(bad[part.component], 0.0, relaxation.values[part.variables])
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
@@ -181,14 +184,6 @@ def _round(
     if solved.quadratic:
         bound[far | (unit < MIN_UNIT)] = np.inf
     return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), bound)
-
-
-def _of_assignment(
-    assignment: Assignment, part: Part, eta: FloatArray, eta_v: FloatArray, unit: FloatArray
-) -> _Rounded:
-    """Return an assignment for scores in their unit; unknown variables are off."""
-    chosen = (np.nan_to_num(assignment.values[part.variables]) > 0.0) & ~np.isneginf(eta)
-    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), assignment.bound / unit)
 
 
 def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:

@@ -103,7 +103,9 @@ def improve_with_solver(
     UserWarning
         If an answer violates the constraints of a factor; it is ignored.
     """
-    result, deadline = _copied(assignment), limits.deadline
+    names = "values", "score", "bound", "n_nodes"
+    result = dataclasses.replace(assignment, **{k: getattr(assignment, k).copy() for k in names})
+    deadline = limits.deadline
     solver_limits = limits._replace(deadline=Deadline(share * deadline.left, within=deadline))
     part = result.layout.part
     candidate = np.nan_to_num(result.values[part.variables]) > 0.5
@@ -144,19 +146,7 @@ def improve_with_solver(
 def _judge_answers(
     solver: MapSolver, answered: BoolArray, score: FloatArray, bound: FloatArray, unit: FloatArray
 ) -> None:
-    """Raise for a bound below the score of the same answer, and warn of infeasible answers.
-
-    Parameters
-    ----------
-    solver
-        The solver.
-    answered
-        Components with an answer.
-    score, bound
-        For each component, the score of the answer by the oracles, and its bound.
-    unit
-        For each component, the unit of its scores.
-    """
+    """Raise for a bound below the score of the same answer, and warn of infeasible answers."""
     tolerance = MIN_GAP * np.maximum(unit, np.abs(np.where(np.isfinite(score), score, 0.0)))
     for c in np.flatnonzero(answered & (bound < score - tolerance)).tolist():
         got = f"bound {bound[c]:g} with values that score {score[c]:g}, in component {c}"
@@ -228,13 +218,6 @@ def merge_better(target: Assignment, other: Assignment) -> None:
     target.bound = np.maximum(np.minimum(target.bound, other.bound), target.score)
     target.interrupted |= other.interrupted
     _write(target, np.nan_to_num(values) > 0.0)
-
-
-def _copied(assignment: Assignment) -> Assignment:
-    """Return a copy of an assignment with writable arrays."""
-    names = "values", "score", "bound", "n_nodes"
-    arrays = {name: getattr(assignment, name).copy() for name in names}
-    return dataclasses.replace(assignment, **arrays)
 
 
 def _write(assignment: Assignment, chosen: BoolArray) -> None:
