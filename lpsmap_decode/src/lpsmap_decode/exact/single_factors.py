@@ -30,15 +30,6 @@ def two_best(
     """Return the scores and flags of the best assignments; fewer than two if there are no more.
 
     Components of several factors are left out, and all if there is no time.
-
-    Parameters
-    ----------
-    part
-        The part.
-    eta, eta_v
-        Scores of its variables and additionals; ``-inf`` forbids.
-    deadline
-        When to stop.
     """
     n_factors = np.bincount(part.spans.component, minlength=part.n_components)
     alone = (n_factors == 1) & (part.sizes == np.diff(part.first_variable))
