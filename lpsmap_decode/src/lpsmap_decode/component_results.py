@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lpsmap_core import Solution, Status
-from lpsmap_core.api import BoolArray, FloatArray
+from lpsmap_core.api import FloatArray
 from lpsmap_decode.results.assignment import Assignment
 from lpsmap_decode.results.score_units import is_proved
 
@@ -67,18 +67,14 @@ def parts_of(found: Solution | Assignment, known: FloatArray | None = None) -> P
         score, bound = np.append(found.score, extra), np.append(found.bound, extra)
         unit = np.append(found.unit, np.ones(len(extra)))
         has, proved = score > -np.inf, is_proved(score, bound, found.gap, unit)
-        return Parts(_search_words(has, proved), score, bound, free, bool((has & proved).all()))
+        words = {(True, True): "PROVED", (True, False): "FOUND", (False, True): "INFEASIBLE"}
+        pairs = zip(has.tolist(), proved.tolist(), strict=True)
+        searched = tuple(words.get(pair, "NOT_FOUND") for pair in pairs)
+        return Parts(searched, score, bound, free, bool((has & proved).all()))
     status = found.status.tolist() + [_free_status(free)] * len(extra)
     names = tuple(each.name for each in status)
     score = np.append(found.objective, extra)
     return Parts(names, score, None, free, all(each.ok for each in status))
-
-
-def _search_words(found: BoolArray, proved: BoolArray) -> tuple[str, ...]:
-    """Return a word for the result of each exact search."""
-    words = {(True, True): "PROVED", (True, False): "FOUND", (False, True): "INFEASIBLE"}
-    pairs = zip(found.tolist(), proved.tolist(), strict=True)
-    return tuple(words.get(pair, "NOT_FOUND") for pair in pairs)
 
 
 def _free_status(score: float) -> Status:

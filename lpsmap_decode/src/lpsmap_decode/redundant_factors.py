@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from lpsmap_core import Factor
-from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, build_layout, offsets_of, ranges
+from lpsmap_core.api import BoolArray, FloatArray, IntArray, Part, build_layout
 from lpsmap_decode.constraints import FactorRows, factor_rows, known_constraints
 
 __all__ = ["count_redundant", "find_redundant"]
@@ -24,18 +23,6 @@ MAX_PAIRS = 5_000_000
 
 SUM_TOLERANCE = 1e-9
 """Rounding error of a sum, relative to 1 plus the bound."""
-
-
-class _Rows(NamedTuple):
-    """Rows ``c . x <= high`` over the graph's variables, with entries sorted by row."""
-
-    factor: IntArray
-    """For each row, its factor."""
-    high: FloatArray
-    first: IntArray
-    """(rows + 1,) position of each row's first entry."""
-    variable: IntArray
-    coefficient: FloatArray
 
 
 def count_redundant(declarations: Sequence[Factor]) -> dict[str, int]:
@@ -67,7 +54,7 @@ def find_redundant(declarations: Sequence[Factor]) -> list[BoolArray]:
     rows = _upper_rows(known.over(part.n_variables))
     candidates = _described(part)
     violable = _row_maxima(rows) > rows.high + SUM_TOLERANCE * (1.0 + np.abs(rows.high))
-    row, by = _implied(rows, np.flatnonzero(violable & candidates[rows.factor]))
+    row, by = _implied(rows, violable & candidates[rows.factor])
     redundant = _never_binding(candidates, rows.factor, violable, row)
     # A row must be implied by a row that stays, or by one whose own implication precedes it.
     stays = ~redundant[rows.factor[by]] | (rows.factor[by] < rows.factor[row])
@@ -95,20 +82,18 @@ def _described(part: Part) -> BoolArray:
     return np.concatenate(pieces)
 
 
-def _upper_rows(known: FactorRows) -> _Rows:
+def _upper_rows(known: FactorRows) -> FactorRows:
     """Return all upper sides of rows, and then all lower sides, in opposite signs."""
     n = len(known.low)
-    row = np.append(known.row, n + known.row)
-    high = np.append(known.high, -known.low)
-    bounded = high < np.inf
-    kept = bounded[row]
-    return _Rows(
-        np.tile(known.factor, 2)[bounded],
-        high[bounded],
-        offsets_of(np.bincount(row, minlength=2 * n)[bounded]),
-        np.tile(known.column, 2)[kept],
-        np.append(known.coefficient, -known.coefficient)[kept],
+    sides = known._replace(
+        row=np.append(known.row, n + known.row),
+        column=np.tile(known.column, 2),
+        coefficient=np.append(known.coefficient, -known.coefficient),
+        low=np.full(2 * n, -np.inf),
+        high=np.append(known.high, -known.low),
+        factor=np.tile(known.factor, 2),
     )
+    return sides.select(sides.high < np.inf)
 
 
 def _never_binding(
@@ -121,27 +106,25 @@ def _never_binding(
     return redundant
 
 
-def _row_maxima(rows: _Rows) -> FloatArray:
+def _row_maxima(rows: FactorRows) -> FloatArray:
     """Return the largest possible sum of every row."""
-    totals = np.append(0.0, np.cumsum(np.maximum(rows.coefficient, 0.0)))[rows.first]
-    return np.diff(totals)
+    most = np.maximum(rows.coefficient, 0.0)
+    return np.bincount(rows.row, most, len(rows.high)).astype(np.float64)
 
 
-def _implied(rows: _Rows, asked: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of rows, the first one from `asked`, where the second row implies the first."""
+def _implied(rows: FactorRows, asked: BoolArray) -> tuple[IntArray, IntArray]:
+    """Return pairs of rows, the first one `asked` for, where the second row implies the first."""
     none = np.empty(0, dtype=np.int64)
-    order = np.argsort(rows.variable, kind="stable")
-    entry = ranges(rows.first, asked)
-    begin = np.searchsorted(rows.variable[order], rows.variable[entry], side="left")
-    end = np.searchsorted(rows.variable[order], rows.variable[entry], side="right")
+    order, entry = np.argsort(rows.column, kind="stable"), np.flatnonzero(asked[rows.row])
+    begin = np.searchsorted(rows.column[order], rows.column[entry], side="left")
+    end = np.searchsorted(rows.column[order], rows.column[entry], side="right")
     if (end - begin).sum() > MAX_PAIRS or not entry.size:
         return none, none
-    row_of = np.repeat(np.arange(len(rows.high)), np.diff(rows.first))
     mine = np.repeat(entry, end - begin)
     ends = np.cumsum(end - begin)
     theirs = order[np.arange(ends[-1]) + np.repeat(begin - np.append(0, ends[:-1]), end - begin)]
     c, e = rows.coefficient[mine], rows.coefficient[theirs]
-    pairs, at = np.unique(np.stack([row_of[mine], row_of[theirs]]), axis=1, return_inverse=True)
+    pairs, at = np.unique(rows.row[np.stack([mine, theirs])], axis=1, return_inverse=True)
     shared = np.maximum(c - e, 0.0) - np.maximum(c, 0.0) - np.maximum(-e, 0.0)
     excess = np.bincount(at.reshape(-1), shared, minlength=pairs.shape[1])
     row, by = pairs

@@ -298,12 +298,15 @@ class Search(Generic[Node, Answer]):
         n
             The maximum number of nodes.
         """
+        found, least = self.found, self.found.score  # nodes with bounds up to it are pruned
+        if found.answer is not None:
+            least += self._gap * max(1.0, abs(found.score))
         in_depth = len(self._open.nodes) > self._most_open
-        chosen = self._open.take(n, self._threshold(), in_depth)
+        chosen = self._open.take(n, least, in_depth)
         batch = NodeBatch([node for _, node in chosen], [bound for bound, _ in chosen])
         if chosen:
             self._out.append(batch)
-        self.found.finished = not self._out
+        found.finished = not self._out
         self._update_bound()
         return batch
 
@@ -347,13 +350,6 @@ class Search(Generic[Node, Answer]):
         out = (bound for batch in self._out for bound in batch.bounds)
         nodes = self._open
         self.found.bound = max(nodes.bound(), nodes.given_up, self.found.score, *out)
-
-    def _threshold(self) -> float:
-        """Return the threshold: nodes with bounds up to it are pruned."""
-        found = self.found
-        return found.score + (
-            0.0 if found.answer is None else self._gap * max(1.0, abs(found.score))
-        )
 
     def _take_answer(self, answer: Answer | None, score: float) -> None:
         if answer is not None and score > self.found.score:

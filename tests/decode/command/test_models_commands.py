@@ -21,6 +21,7 @@ from lpsmap_core.command import cli
 from lpsmap_decode import SearchProgress, read_assignment, read_graph
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.solve_file import UNSOLVED
+from lpsmap_decode.component_results import parts_of
 
 MODEL = "MARKOV 3 2 3 2 3 1 0 2 0 1 2 1 2\n2 1 2\n6 1 2 3 4 5 6\n6 1 2 0 4 5 6\n"
 MAIN = "from lpsmap_core.command.cli import main; main()"
@@ -230,7 +231,7 @@ def test_bound_and_score_of_a_picture_meet() -> None:
     u = graph.variable_from([[2.0, 1.0], [4.0, 0.0], [7.0, 1.0]])
     graph.add(Xor(u))
     found = graph.solve_map(exact=True)
-    seconds, score, bound = narration.history(found).T
+    seconds, score, bound = narration.history(found, parts_of(found)).T
     assert (np.diff(seconds) >= 0.0).all()
     np.testing.assert_array_equal(score, [-np.inf, -np.inf, 13.0, 13.0])
     # bounds of a search are larger by what rounding may hide

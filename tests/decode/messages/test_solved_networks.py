@@ -18,7 +18,7 @@ from lpsmap_core.engine.linear import solve_linear
 from lpsmap_core.engine.state import PartState
 from lpsmap_core.layout.layout import Part
 from lpsmap_decode.messages import message_engine
-from lpsmap_decode.messages.message_engine import ascend_networks
+from lpsmap_decode.messages.message_engine import MessageEngine
 from lpsmap_decode.messages.solved_networks import SolvedNetworks
 from lpsmap_decode.networks.messages import new_shares
 from lpsmap_decode.networks.network import networks_of
@@ -72,11 +72,11 @@ def test_passes_before_a_search_end_once_the_bound_cannot_close_the_gap(
     x = graph.variable_from(0.1 * rng.normal(size=(10, 10, 3)))
     graph.add(Dense([x[:-1], x[1:]], rng.normal(size=(9, 10, 3, 3))))
     graph.add(Dense([x[:, :-1], x[:, 1:]], rng.normal(size=(10, 9, 3, 3))))
-    given = graph._laid_out().part, *graph.scored_graph().of_part(), np.ones(1, dtype=bool)
+    given = graph._laid_out().part, *graph.scored_graph().of_part(), np.zeros(1, dtype=bool)
     options = Options(quadratic=0.0, exact=True, tol=1e-10)
-    early = ascend_networks(*given, options).found
+    early = MessageEngine().solve(*given, options).found
     monkeypatch.setattr(message_engine, "SLOW", 0.0)
-    late = ascend_networks(*given, options).found
+    late = MessageEngine().solve(*given, options).found
     assert early.passes[0] <= 300 < 600 <= late.passes[0]
     gap = late.bound[0] - late.score[0]
     assert gap > 1.0
@@ -84,10 +84,10 @@ def test_passes_before_a_search_end_once_the_bound_cannot_close_the_gap(
 
 
 def test_messages_are_freed_before_cores_engine_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    alive, seen = [], []
+    alive, seen, pass_messages = [], [], MessageEngine.solve
 
     def passed(*arguments: Any) -> Any:
-        result = ascend_networks(*arguments)
+        result = pass_messages(*arguments)
         alive.append(weakref.ref(result))
         return result
 
@@ -95,7 +95,7 @@ def test_messages_are_freed_before_cores_engine_starts(monkeypatch: pytest.Monke
         seen.extend(one() is None for one in alive)
         return solve_linear(*arguments)
 
-    monkeypatch.setattr(message_engine, "ascend_networks", passed)
+    monkeypatch.setattr(MessageEngine, "solve", passed)
     monkeypatch.setattr(compiled, "solve_linear", solve)
     with pytest.warns(ConvergenceWarning):
         grid().solve_map(max_iter=3)

@@ -118,7 +118,7 @@ def test_other_rows_are_refused() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maxsat, "_is_installed", lambda: False)
+    monkeypatch.setattr(maxsat, "is_installed", lambda module: False)
     graph = FactorGraph()
     graph.add(Xor(graph.variable(3)))
     with pytest.raises(ModuleNotFoundError, match=r"python-sat .*lpsmap-decode\[maxsat\]"):

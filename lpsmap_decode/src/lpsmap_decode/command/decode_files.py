@@ -21,6 +21,7 @@ from lpsmap_decode.command.models import errors_as_messages
 from lpsmap_decode.command.output import cost_of, numbers
 from lpsmap_decode.command.shared_options import (
     SEARCH_OPTIONS,
+    UNSOLVED,
     check_options_apply,
     is_terminal,
     limit_options,
@@ -32,8 +33,8 @@ from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.corpus.solve_many import solve_many
 from lpsmap_decode.formats.files import read_graph, states_costs
 
-UNSOLVED, FAILED, INTERRUPTED = 3, 1, 130
-"""Exit codes: a model is not solved; a model failed with an error; Ctrl-C."""
+FAILED, INTERRUPTED = 1, 130
+"""Exit codes: a model failed with an error; Ctrl-C."""
 
 
 @click.command()

@@ -8,7 +8,6 @@ import inspect
 import json
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,12 +79,7 @@ def _warning(item: tuple[str, int]) -> str:
 def load_graph(target: str, max_memory: float) -> FactorGraph:
     """Read a model, or run the code of a target, and return its graph.
 
-    Parameters
-    ----------
-    target
-        A model's file; or ``file.py``, ``package.module``, or one of them with ``:name``.
-    max_memory
-        Bytes that reading a model may take.
+    The target is a model's file; or ``file.py``, ``package.module``, or one of them with ``:name``.
     """
     if Path(target).suffix != ".py" and Path(target).is_file():
         with errors_as_messages():
@@ -169,15 +163,13 @@ def _functions(module: ModuleType) -> list[str]:
         for name, one in vars(module).items()
         if inspect.isfunction(one)
         and one.__module__ == module.__name__
-        and not _required_arguments(one)
+        and not any(map(_is_required, inspect.signature(one).parameters.values()))
     ]
 
 
-def _required_arguments(function: Callable[..., Any]) -> list[str]:
-    """Return the required arguments of a function."""
-    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    parameters = inspect.signature(function).parameters.values()
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+def _is_required(argument: inspect.Parameter) -> bool:
+    kinds = argument.VAR_POSITIONAL, argument.VAR_KEYWORD
+    return argument.default is argument.empty and argument.kind not in kinds
 
 
 def _suggestions(module: ModuleType) -> str:

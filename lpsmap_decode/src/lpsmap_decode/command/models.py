@@ -63,7 +63,8 @@ def description(named: NamedGraph) -> Iterator[str]:
     sizes = [block.size for block in named.variables.values()]
     between = f", of {_range(sizes)} binary variables" if sizes else ""
     yield f"blocks: {len(sizes)}{between}"
-    yield f"variables: {graph.n_variables}, {_forbidden(named)} of them forbidden"
+    forbidden = int(np.isneginf(graph.flat_scores()).sum())
+    yield f"variables: {graph.n_variables}, {forbidden} of them forbidden"
     layout = build_layout(graph.n_variables, graph.factors)
     within = np.bincount(layout.component[layout.component >= 0], minlength=layout.n_components)
     largest = f", of {_range(within)} variables" if within.size else ""
@@ -88,7 +89,3 @@ def description(named: NamedGraph) -> Iterator[str]:
 def _range(numbers: list[int] | np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:
     low, high = int(np.min(numbers)), int(np.max(numbers))
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _forbidden(named: NamedGraph) -> int:
-    return int(np.isneginf(named.graph.flat_scores()).sum())

@@ -27,12 +27,7 @@ def check_writable(option: str, path: Path) -> None:
 def plotting_module(name: str, pictures: Mapping[str, Path | None]) -> ModuleType | None:
     """Return a plotting module, without a display; None without pictures.
 
-    Parameters
-    ----------
-    name
-        The module.
-    pictures
-        By option, the files that it will write.
+    The `pictures` are the files that it will write, by option.
     """
     if not any(pictures.values()):
         return None

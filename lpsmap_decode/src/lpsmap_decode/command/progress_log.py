@@ -11,26 +11,19 @@ import numpy as np
 
 import lpsmap_core
 from lpsmap_core.api import FloatArray
-from lpsmap_decode.component_results import parts_of
+from lpsmap_decode.component_results import Parts
 from lpsmap_decode.formats.file_format import NamedGraph
 from lpsmap_decode.results.assignment import OWN_SEARCH, Assignment
 from lpsmap_decode.results.search_limits import SearchProgress
 
 
 class ProgressLog:
-    """Records and prints the progress of a search.
-
-    Parameters
-    ----------
-    aloud
-        Whether to print messages on standard error.
-    """
+    """Records the progress of a search, and prints it on standard error if `aloud`."""
 
     def __init__(self, aloud: bool) -> None:
         self._aloud = aloud
         self._begin = time.monotonic()
         self._history: list[tuple[float, int, float, float]] = []
-        self._known: FloatArray | None = None
         self._last: dict[int, tuple[float, float]] = {}
 
     def read(self, path: Path, named: NamedGraph) -> None:
@@ -45,17 +38,8 @@ class ProgressLog:
             f"factors: {kinds}; {self.seconds:.2f} s"
         )
 
-    def given(self, named: NamedGraph, known: FloatArray) -> None:
-        """Report a conditioned graph.
-
-        Parameters
-        ----------
-        named
-            The graph.
-        known
-            The scores of the variables that are known to be on.
-        """
-        self._known = known
+    def given(self, named: NamedGraph) -> None:
+        """Report a conditioned graph."""
         free = int(np.isfinite(named.graph.flat_scores()).sum())
         self._say(f"given the evidence: {free} variables that are neither known nor forbidden")
 
@@ -72,9 +56,8 @@ class ProgressLog:
             f"gap {relative_gap(*now)}, {how_far.n_nodes} nodes, {self.seconds:.1f} s"
         )
 
-    def end(self, found: Assignment) -> None:
+    def end(self, found: Assignment, parts: Parts) -> None:
         """Report the result."""
-        parts = parts_of(found, self._known)
         proved, nodes = found.found & found.proved, int(found.n_nodes.sum())
         took = f"{nodes} nodes, {self.seconds:.2f} s"
         total, bound = float(parts.score.sum()), float(found.bound.sum()) + parts.free
@@ -97,12 +80,11 @@ class ProgressLog:
         """Seconds since the start."""
         return time.monotonic() - self._begin
 
-    def history(self, found: Assignment) -> FloatArray:
+    def history(self, found: Assignment, parts: Parts) -> FloatArray:
         """Return times, best scores and bounds of the whole graph, as rows.
 
         They start when every searched component has a bound, and end with the result.
         """
-        parts = parts_of(found, self._known)
         score, bound = found.score.copy(), found.bound.copy()
         free, n = parts.free, len({c for _, c, _, _ in self._history})
         met: set[int] = set()

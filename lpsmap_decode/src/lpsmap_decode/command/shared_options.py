@@ -12,6 +12,9 @@ from click.core import ParameterSource
 from lpsmap_core.api import AUTO, DEFAULT_GAP, MAX_MEMORY
 from lpsmap_decode.corpus.jobs import MAP
 
+UNSOLVED = 3
+"""Exit code if a component is not solved, or its assignment is not proved optimal."""
+
 SEARCH_OPTIONS = {"gap": ("task", (MAP,)), "solver": ("task", (MAP,))}
 """Options that apply only to an exact search, for `check_options_apply`."""
 

@@ -18,6 +18,7 @@ from lpsmap_decode.command.pictures import plotting_module, save_picture
 from lpsmap_decode.command.progress_log import ProgressLog
 from lpsmap_decode.command.shared_options import (
     SEARCH_OPTIONS,
+    UNSOLVED,
     NumberRange,
     check_options_apply,
     is_terminal,
@@ -33,9 +34,6 @@ from lpsmap_decode.results.assignment import Assignment
 
 MIN_SECONDS = 0.01
 """Minimum seconds to solve in, however long reading took."""
-
-UNSOLVED = 3
-"""Exit code if a component is not solved, or its assignment is not proved optimal."""
 
 
 @click.command()
@@ -136,7 +134,7 @@ def solve(
         if evidence is not None:
             observed = read_evidence(evidence, named, file, max_memory)
             named, known = _conditioned(named, observed)
-            log.given(named, known)
+            log.given(named)
         check_form(form, named)
         if task in SUMS:
             text, exists = summed(form, task, named, known)
@@ -154,13 +152,13 @@ def solve(
             raise
     parts = parts_of(found, known)
     if isinstance(found, Assignment):
-        log.end(found)
+        log.end(found, parts)
     click.echo(answer_text(form, named, found, parts, states_costs(file)))
     if found.contradictions and not quiet:
         click.echo(f"{file}: {found.explanation}", err=True)
     if plot and trace:
         if isinstance(found, Assignment):
-            axes = plot.search(log.history(found))
+            axes = plot.search(log.history(found, parts))
         else:
             axes = plot.convergence(found)
         save_picture("--trace", axes.figure, trace)

@@ -28,18 +28,8 @@ def summed(
 ) -> tuple[str, bool]:
     """Return the sums over all assignments of a graph as text, and whether they exist.
 
-    Variables in no factor are independent of all others.
-
-    Parameters
-    ----------
-    form
-        The output format.
-    task
-        `MARGINALS` or `PARTITION`.
-    named
-        The graph.
-    known
-        For a conditioned graph, the scores of the variables that are known to be on.
+    Variables in no factor are independent of all others. For a conditioned graph, `known` has the
+    scores of the variables that are known to be on.
     """
     graph = named.graph
     scores, taken = graph.flat_scores(), np.zeros(graph.n_variables, dtype=np.bool_)

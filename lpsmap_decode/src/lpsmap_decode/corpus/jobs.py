@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lpsmap_core import ConvergenceWarning, FactorGraph, Solution
-from lpsmap_core.api import FloatArray, kind_of
+from lpsmap_core.api import kind_of
 from lpsmap_decode.component_results import parts_of
 from lpsmap_decode.corpus.outcome import Outcome
 from lpsmap_decode.formats.file_format import NamedGraph
@@ -50,13 +50,6 @@ class Job(NamedTuple):
     """The id of the calling process: warnings are suppressed in others."""
 
 
-class BatchResult(NamedTuple):
-    """The result of a batch."""
-
-    outcomes: list[Outcome]
-    seconds: float
-
-
 def solve_as(task: str, graph: FactorGraph, options: Mapping[str, Any]) -> Solution | Assignment:
     """Solve a graph for a task."""
     verb, fixed = TASKS[task]
@@ -66,16 +59,13 @@ def solve_as(task: str, graph: FactorGraph, options: Mapping[str, Any]) -> Solut
     return verb(graph, **fixed, **options)
 
 
-def solve_batch(job: Job, problems: Sequence[Problem]) -> BatchResult:
+def solve_batch(job: Job, problems: Sequence[Problem]) -> list[Outcome]:
     """Solve problems independently: an error affects only its own outcome."""
-    begin = time.monotonic()
     if os.getpid() == job.process:
-        outcomes = [_outcome(job, problem) for problem in problems]
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            outcomes = [_outcome(job, problem) for problem in problems]
-    return BatchResult(outcomes, time.monotonic() - begin)
+        return [_outcome(job, problem) for problem in problems]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return [_outcome(job, problem) for problem in problems]
 
 
 def _outcome(job: Job, problem: Problem) -> Outcome:
@@ -84,11 +74,15 @@ def _outcome(job: Job, problem: Problem) -> Outcome:
         content = pickle.loads(problem.content) if problem.pickled else problem.content
         if isinstance(content, Exception):  # pickling it failed
             raise content
-        named = _named(job.build(content) if job.build else _read(content))
+        if job.build:
+            content = job.build(content)
+        elif isinstance(content, (str, Path)):
+            content = read_graph(content)
+        named = _named(content)
         found = solve_as(job.task, named.graph, job.options)
         if isinstance(found, Assignment) and found.interrupted:  # stop all problems
             raise KeyboardInterrupt
-        parts = parts_of(found)
+        parts, blocks = parts_of(found), named.variables.items()
         return Outcome(
             index=problem.number,
             status=parts.status,
@@ -96,7 +90,8 @@ def _outcome(job: Job, problem: Problem) -> Outcome:
             bound=parts.bound,
             ok=parts.ok,
             extracted=job.extract(named.graph, found) if job.extract else None,
-            solved_values=_values(named),
+            # NumPy arrays, for any array library
+            solved_values={k: FactorGraph.value_of(named.graph, u) for k, u in blocks},
             seconds=time.monotonic() - begin,
         )
     except Exception as error:
@@ -105,16 +100,6 @@ def _outcome(job: Job, problem: Problem) -> Outcome:
         return Outcome(
             problem.number, error=picklable_error(error), traceback=text, seconds=seconds
         )
-
-
-def _values(named: NamedGraph) -> dict[int | str, FloatArray]:
-    """Return the values of a solved graph as NumPy arrays, for any array library."""
-    return {name: FactorGraph.value_of(named.graph, u) for name, u in named.variables.items()}
-
-
-def _read(problem: Any) -> Any:
-    """Return the graph in a file; return anything else unchanged."""
-    return read_graph(problem) if isinstance(problem, (str, Path)) else problem
 
 
 def _named(graph: Any) -> NamedGraph:

@@ -10,20 +10,7 @@ from lpsmap_decode.corpus.outcome import Outcome
 
 @contextmanager
 def progress_bar(enabled: bool, total: int | None) -> Iterator[Callable[[Outcome], None]]:
-    """Show a progress bar on standard error while the block runs.
-
-    Parameters
-    ----------
-    enabled
-        Whether to show it.
-    total
-        The number of problems, if known.
-
-    Yields
-    ------
-    Callable
-        A function to call with every outcome.
-    """
+    """Show a progress bar on standard error; yield a function to call with every outcome."""
     if not enabled:
         yield lambda outcome: None
         return

@@ -17,7 +17,6 @@ from lpsmap_decode.corpus.batches import Batch, Batches
 from lpsmap_decode.corpus.jobs import (
     SPARSEMAP,
     TASKS,
-    BatchResult,
     Job,
     Problem,
     picklable_error,
@@ -113,7 +112,9 @@ def solve_many(
     workers = BatchExecutor(executor, "solve_many: executor")
     if not workers.in_process:
         options = {"threads": 1, **options}
-    solve_as(task, _trivial_graph(), options)  # validates the options
+    trivial = FactorGraph()
+    trivial.variable(1)
+    solve_as(task, trivial, options)  # validates the options
     job = Job(task, options, build, extract, os.getpid())
     if workers.needs_pickling and workers.renewable:
         pickle.dumps(job)  # fail here, not for every problem
@@ -146,7 +147,7 @@ class _Corpus:
         self._workers, self._job, self._batches = workers, job, batches
         self.following = math.inf
         self._last_numbers: deque[int] = deque()  # of batches that are read and not yet yielded
-        self._running: dict[Future[BatchResult], Batch] = {}
+        self._running: dict[Future[list[Outcome]], Batch] = {}
         self._again: deque[Batch] = deque()
         self._suspects: deque[Batch] = deque()
         self._alone = False  # whether a suspect is running
@@ -198,22 +199,22 @@ class _Corpus:
             last.append(batch[-1].number)
         return batch
 
-    def _submitted(self, batch: Batch) -> Future[BatchResult]:
+    def _submitted(self, batch: Batch) -> Future[list[Outcome]]:
         try:
             return self._workers.executor.submit(solve_batch, self._job, batch)
         except BrokenExecutor as error:  # a worker died while it waited for work
-            future: Future[BatchResult] = Future()
+            future: Future[list[Outcome]] = Future()
             future.set_exception(error)
             return future
 
-    def _results(self, future: Future[BatchResult], batch: Batch) -> Iterator[Outcome]:
+    def _results(self, future: Future[list[Outcome]], batch: Batch) -> Iterator[Outcome]:
         """Yield the outcomes of a batch; if it failed, queue its problems one by one."""
         error = future.exception()
         if error is None:
             done = future.result()
-            self._batches.learn(batch, done.seconds)
+            self._batches.learn(batch, sum(outcome.seconds for outcome in done))
             self._n_solved += len(batch)
-            yield from done.outcomes
+            yield from done
         elif len(batch) > 1:  # a problem could not be pickled, or dask gave up the batch
             self._again.extend([problem] for problem in batch)
         else:
@@ -247,7 +248,7 @@ class _Corpus:
         self._workers.renew()
 
 
-def _died(future: Future[BatchResult]) -> bool:
+def _died(future: Future[list[Outcome]]) -> bool:
     """Return whether the executor broke, rather than a problem or its transfer."""
     return future.cancelled() or isinstance(future.exception(), BrokenExecutor)
 
@@ -284,10 +285,3 @@ def _pickled(problem: Problem) -> Problem:
 
 def _size(problem: Problem) -> int:
     return len(problem.content) if problem.pickled else 1
-
-
-def _trivial_graph() -> FactorGraph:
-    """Return a trivial graph."""
-    graph = FactorGraph()
-    graph.variable(1)
-    return graph

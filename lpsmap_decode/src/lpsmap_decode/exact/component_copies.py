@@ -15,15 +15,6 @@ def copies_of(part: Part, component: int, n_copies: int) -> Part:
     """Return a part whose components are all copies of one component of a part.
 
     Its variables are those of the component, in their order, copy after copy.
-
-    Parameters
-    ----------
-    part
-        The part.
-    component
-        Number of the component in the part.
-    n_copies
-        Number of copies.
     """
     first, end = (int(v) for v in part.first_variable[component : component + 2])
     n_variables = end - first

@@ -124,16 +124,7 @@ def decode_part(
 class _ComponentSearch:
     """The search of a component, with heuristics before it and between its rounds.
 
-    Parameters
-    ----------
-    part, component
-        The part, and the number of the component.
-    scores
-        Scores of the part's variables and additionals, and marginals.
-    found
-        The result of `decode_part`, which is updated.
-    limits, start
-        See `decode_part`.
+    The arguments are those of `decode_part`, and its result `found`, which is updated.
     """
 
     def __init__(
@@ -163,7 +154,8 @@ class _ComponentSearch:
         if self._heuristics is None:
             self._heuristics = Portfolio(self._component())
             self._begin(deadline)
-        late = limits.deadline.passed and not networks_of(self._part).covered[c]
+        is_network = networks_of(self._part).covered[c]
+        late = limits.deadline.passed and not is_network
         if self.finished or self._interrupted or late or limit == 0:
             self.finished |= limit == 0
             return self._interrupted
@@ -171,11 +163,11 @@ class _ComponentSearch:
         self._evaluate_to(most, Deadline(SECONDS * most / FIRST_NODES, within=limits.deadline))
         at_limit = self._found.n_nodes[c] == limits.max_nodes
         self.finished |= at_limit and limits.precedes_solver
-        is_network = networks_of(self._part).covered[c]
         missing = self._found.score[c] == -np.inf and not is_network
+        ends_soon = isinstance(self._kept, NetworkSpace) and self._kept.ends_soon
         if missing and not (self.finished or self._interrupted):
             self._find_first(deadline)
-        elif not (self.finished or self._interrupted or self._ends_soon):
+        elif not (self.finished or self._interrupted or ends_soon):
             stuck = bound - self._found.bound[c] < STUCK * (bound - before)
             share = SHARE_IF_STUCK if stuck and not at_limit else self._share
             seconds = share * (time.perf_counter() - begin)
@@ -220,11 +212,6 @@ class _ComponentSearch:
         """Whether the bound proves that the best score so far is the best."""
         found, own = self._found, [self._c]
         return bool(is_proved(found.score[own], found.bound[own], self._limits.gap)[0])
-
-    @property
-    def _ends_soon(self) -> bool:
-        """Whether the search needs only a few nodes more."""
-        return isinstance(self._kept, NetworkSpace) and self._kept.ends_soon
 
     def _component(self) -> Component:
         """Return the component by itself, for heuristics."""
@@ -284,8 +271,8 @@ class _ComponentSearch:
         known = None
         if found.score[c] > -math.inf:
             known = float(found.score[c]), found.chosen[self._variables].copy()
-        given = self._part, c, eta, eta_v, limits.gap, limits.threads
-        space, root = space_of(*given, self._start)
+        numbers = eta, eta_v, limits.gap, limits.threads
+        space, root = space_of(self._part, c, *numbers, self._start)
         self._kept = None if isinstance(space, RelaxationSpace) else space
         return Search(root, limits.gap, known, float(found.bound[c]))
 
@@ -301,16 +288,7 @@ def space_of(
 ) -> tuple[NetworkSpace | CountSpace | RelaxationSpace, Any]:
     """Return the search space that suits a component, and its root.
 
-    Parameters
-    ----------
-    part, component
-        The part, and the number of the component.
-    eta, eta_v
-        Scores of the part's variables and additionals.
-    gap, threads
-        See `SearchLimits`.
-    start
-        Returns the final state of a relaxation.
+    `start` returns the final state of a relaxation of the part.
     """
     own = eta[slice(*part.first_variable[component : component + 2].tolist())]
     if networks_of(part).covered[component]:

@@ -32,6 +32,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.exact.component_search import space_of
+from lpsmap_decode.heuristics.propagation import OPEN
 from lpsmap_decode.search import Search
 
 __all__ = ["contradicting_factors"]
@@ -53,9 +54,6 @@ MAX_QUERIED = 2_000_000
 
 HELD = 1e-9
 """Difference of a value from 0 or 1 that is rounding."""
-
-OPEN = -1
-"""The value of a variable that is not decided."""
 
 Core = frozenset[int]
 
@@ -198,12 +196,12 @@ class _Component:
         if core is not None:
             return core
         part, eta, eta_v, numbers = self._alone(chosen)
-        solved = self._relaxed(part, eta, eta_v)
-        named = _named(solved, numbers)
+        solved, named = self._relaxed(part, eta, eta_v, numbers)
         if named is not None:
             if named == chosen:
                 return named
-            smaller = (self._named_again(core) for core in self._connected(named))
+            again = (self._relaxed(*self._alone(core)) for core in self._connected(named))
+            smaller = (core for _, core in again)
             return next((named & core for core in smaller if core is not None), chosen)
         with Watch(within=self._deadline):
             space, root = space_of(part, 0, eta, eta_v, GAP, 1, solved.end)
@@ -218,11 +216,6 @@ class _Component:
         if found.bound > -np.inf:
             raise _Undecided
         return chosen
-
-    def _named_again(self, chosen: Core) -> Core | None:
-        """Return the factors that the engine names if a relaxation is infeasible, or None."""
-        part, eta, eta_v, numbers = self._alone(chosen)
-        return _named(self._relaxed(part, eta, eta_v), numbers)
 
     def _propagated(self, chosen: Core) -> Core | None:
         """Return the factors by which propagation leaves one without structures, or None."""
@@ -309,21 +302,19 @@ class _Component:
         eta = np.where(np.isneginf(self._eta[variables]), -np.inf, 0.0)
         return part, eta, np.where(np.concatenate(forbidden), -np.inf, 0.0), numbers
 
-    def _relaxed(self, part: Part, eta: FloatArray, eta_v: FloatArray) -> SolvedGraph:
-        """Return the relaxation of a part of one component."""
+    def _relaxed(
+        self, part: Part, eta: FloatArray, eta_v: FloatArray, numbers: list[IntArray]
+    ) -> tuple[SolvedGraph, Core | None]:
+        """Return the relaxation of a part, and the factors that the engine names if infeasible."""
         if self._deadline.passed:
             raise _Undecided
         options = Options(max_iter=LP_ITERATIONS, quadratic=0.0, threads=1)
         none: BoolArray = np.zeros(1, dtype=bool)
         with Watch(within=self._deadline):
-            return CompiledEngine().solve(part, eta, eta_v, none, options)
-
-
-def _named(solved: SolvedGraph, numbers: Sequence[IntArray]) -> Core | None:
-    """Return the factors that the engine names if a relaxation is infeasible, or None."""
-    if solved.status()[0] is not Status.INFEASIBLE:
-        return None
-    return frozenset(int(numbers[b][row]) for b, row in solved.contradictions()[0])
+            solved = CompiledEngine().solve(part, eta, eta_v, none, options)
+        if solved.status()[0] is not Status.INFEASIBLE:
+            return solved, None
+        return solved, frozenset(int(numbers[b][row]) for b, row in solved.contradictions()[0])
 
 
 def _causes(factor: int, known: list[int], reason: dict[int, tuple[int, list[int]]]) -> set[int]:
@@ -344,9 +335,5 @@ def _structures(
     """Return structures with forced values, and for each factor whether it has one."""
     w, n = best_feasible(bucket, forced, np.zeros(bucket.n_additionals), forbidden)
     wrong = np.isinf(forced) & (np.abs(w - (forced > 0.0)) > HELD)
-    possible = np.ones(bucket.n_factors, dtype=bool)
-    possible[np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))[wrong]] = False
     held = forbidden & (n > HELD)
-    owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
-    possible[owner[held]] = False
-    return w, possible
+    return w, bucket.sums(np.where(wrong, 1.0, 0.0), np.where(held, 1.0, 0.0)) == 0.0

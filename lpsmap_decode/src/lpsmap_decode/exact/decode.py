@@ -23,7 +23,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.exact.component_search import decode_part
 from lpsmap_decode.exact.far_scores import in_given_scale
-from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment import Assignment, assignment_of
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.score_units import in_units, is_proved
 from lpsmap_decode.results.search_limits import (
@@ -105,7 +105,10 @@ def decode(
         if relaxation.solved.quadratic and doubtful.any():
             known = known.better(_round(relaxation, eta, eta_v, unit, far), part)
         if earlier is not None and not far.any():
-            known = known.better(_of_assignment(earlier, part, eta, eta_v, unit), part)
+            # unknown variables are off
+            on = (np.nan_to_num(earlier.values[part.variables]) > 0.0) & ~np.isneginf(eta)
+            scored = score_assignment(part, eta, eta_v, on)
+            known = known.better(_Rounded(on, *scored, earlier.bound / unit), part)
     chosen, score, v, bound = known
     means = np.where(bad[part.component], 0.0, relaxation.values[part.variables])
     until = Deadline(ROUNDING_GRACE) if limits.deadline.left < ROUNDING_GRACE else limits.deadline
@@ -119,21 +122,10 @@ def decode(
     score = unit * np.where(bad | np.isneginf(found.score), -np.inf, score)
     assignment = found.chosen, v, score, unit * found.bound
     score, bound = in_given_scale(part, given, far, *assignment, limits.gap)
-    assigned = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
-    assigned[part.variables] = np.where((score > -np.inf)[part.component], found.chosen, np.nan)
-    return Assignment(
-        layout=graph.layout,
-        factors=graph.factors,
-        scores=graph.scores,
-        additional_scores=graph.additional_scores,
-        values=assigned,
-        additionals=part.by_declaration(v, graph.factors),
-        score=score,
-        bound=np.maximum(bound, score),
-        n_nodes=found.n_nodes,
-        gap=limits.gap,
-        interrupted=found.interrupted or limits.deadline.cut,
-    )
+    bound, n_nodes = np.maximum(bound, score), found.n_nodes
+    decoded = assignment_of(graph, found.chosen, v, score, bound, n_nodes, limits.gap)
+    decoded.interrupted = found.interrupted or limits.deadline.cut
+    return decoded
 
 
 def _linear_from(relaxation: Solution, limits: SearchLimits) -> Solution:
@@ -192,14 +184,6 @@ def _round(
     if solved.quadratic:
         bound[far | (unit < MIN_UNIT)] = np.inf
     return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), bound)
-
-
-def _of_assignment(
-    assignment: Assignment, part: Part, eta: FloatArray, eta_v: FloatArray, unit: FloatArray
-) -> _Rounded:
-    """Return an assignment for scores in their unit; unknown variables are off."""
-    chosen = (np.nan_to_num(assignment.values[part.variables]) > 0.0) & ~np.isneginf(eta)
-    return _Rounded(chosen, *score_assignment(part, eta, eta_v, chosen), assignment.bound / unit)
 
 
 def _bounds_of(solved: SolvedGraph, bad: BoolArray) -> FloatArray:

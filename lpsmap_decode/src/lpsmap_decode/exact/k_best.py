@@ -11,36 +11,18 @@ import bisect
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from lpsmap_core import Deadline
 from lpsmap_core.api import BoolArray
+from lpsmap_decode.exact.count_search import CountSpace
 from lpsmap_decode.exact.next_best import NextBest
+from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.search import Evaluation, Unfinished
 
-__all__ = ["RankedSpace", "Ranking"]
-
-
-class RankedSpace(Protocol):
-    """A search space whose nodes can exclude an assignment."""
-
-    batch: int
-    """The preferred number of nodes to evaluate together."""
-    patience: float
-    """Seconds of nodes before another way to find the next assignment is tried."""
-
-    def evaluate(
-        self, nodes: Sequence[Any], score: float, known: bool = False
-    ) -> Sequence[Evaluation[Any, BoolArray]] | Unfinished[BoolArray]:
-        """Bound and branch nodes; `known` is whether there is an assignment whatever `score`."""
-
-    def excluding(self, node: Any, last: Evaluation[Any, BoolArray]) -> Iterable[tuple[float, Any]]:
-        """Return bounds and parts of a node, all its assignments but the best.
-
-        The node's evaluation is the last of the space.
-        """
+__all__ = ["Ranking"]
 
 
 class Ranking:
@@ -57,7 +39,7 @@ class Ranking:
     known
         The two best assignments with their scores, or fewer if there are no more; None if unknown.
     next_best
-        Another way to find the next assignment, after the patience of the space.
+        Another way to find the next assignment, after as many seconds as the space's `patience`.
     unit
         The unit of the component's scores.
 
@@ -69,7 +51,7 @@ class Ranking:
 
     def __init__(
         self,
-        space: Callable[[], RankedSpace],
+        space: Callable[[], CountSpace | RelaxationSpace],
         root: Callable[[], Any],
         limits: SearchLimits,
         known: Sequence[tuple[float, BoolArray]] | None = None,
@@ -156,7 +138,7 @@ class Ranking:
 
     def _evaluate(self) -> bool:
         """Evaluate the open nodes with the highest bounds; return whether there was time."""
-        space = self._space()
+        space: Any = self._space()
         if self._nodes is None:
             self._patience = Deadline(space.patience)
             self._nodes = [(-math.inf, next(self._numbers), self._root())]

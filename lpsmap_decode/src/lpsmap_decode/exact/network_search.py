@@ -160,16 +160,11 @@ class NetworkSpace(Space[BoolArray, BoolArray]):
             return Evaluation(-np.inf)
         left = given.closed == 0.0
         given.entries[:] = self._entries
-        best, answer = self._improved(chosen)
+        best = tabu_search(network, given, chosen, len(given.states))  # a move per state
+        feasible = best >= -0.5 * self._decisive
+        best, answer = (best, self._answer(chosen)) if feasible else (-np.inf, None)
         children = self._branch(left) if bound > max(score, best) else []
         return Evaluation(bound, children, answer, best)
-
-    def _improved(self, chosen: IntArray) -> tuple[float, BoolArray | None]:
-        """Return the score and answer of an assignment after local search, a move per state."""
-        score = tabu_search(self._network, self._given, chosen, len(self._given.states))
-        if score < -0.5 * self._decisive:
-            return -np.inf, None
-        return score, self._answer(chosen)
 
     def _branch(self, left: BoolArray) -> list[BoolArray]:
         """Branch on the most uncertain network node: its best state, and its other states.

@@ -32,12 +32,7 @@ def next_best(
 ) -> NextBest:
     """Return a function that excludes assignments of a component.
 
-    Parameters
-    ----------
-    graph
-        A graph whose factors all have linear constraints.
-    component, solver, limits
-        The component's number, the solver, and when to stop.
+    The factors of the graph all have linear constraints.
     """
 
     @functools.cache

@@ -26,7 +26,7 @@ from lpsmap_decode.exact.k_best import Ranking
 from lpsmap_decode.exact.next_best import next_best
 from lpsmap_decode.exact.relaxation_search import RelaxationSpace
 from lpsmap_decode.exact.single_factors import two_best
-from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment import Assignment, assignment_of
 from lpsmap_decode.results.score_units import score_units
 from lpsmap_decode.results.search_limits import SearchLimits
 from lpsmap_decode.solvers.external_solver import MIN_GAP
@@ -240,37 +240,22 @@ class _RankedGraph:
         known = chosen, v, score, bound
         return v, *in_given_scale(part, self._given, self._far, *known, self._limits.gap)
 
-    @property
-    def _by_solver(self) -> bool:
-        return any(ranking.by_solver for ranking in self._rankings)
-
     def assignment(self, entry: _Entry) -> Assignment:
         """Return the assignment of an entry; NaN in components without one."""
-        graph, part = self._graph, self._graph.layout.part
+        graph = self._graph
         chosen, score = self._chosen(entry.ranks)
         bound = np.array([ranking.bound for ranking in self._rankings])
         for c in np.flatnonzero(entry.ranks != NONE).tolist():
             bound[c] = self._bound(c, float(score[c]), float(entry.loss[c]))
         bound[graph.non_finite] = np.nan
         v, score, bound = self._in_given_scale(chosen, score, bound)
-        values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
-        values[entry.flipped] = 1.0 - values[entry.flipped]
-        found: BoolArray = entry.ranks != NONE
-        values[part.variables] = np.where(found[part.component], chosen, np.nan)
-        return Assignment(
-            layout=graph.layout,
-            factors=graph.factors,
-            scores=graph.scores,
-            additional_scores=graph.additional_scores,
-            values=values,
-            additionals=part.by_declaration(v, graph.factors),
-            score=score,
-            bound=bound,
-            n_nodes=np.array([ranking.n_nodes for ranking in self._rankings], dtype=np.int64),
-            gap=max(self._limits.gap, MIN_GAP if self._by_solver else 0.0),
-            reason="continues past the best",
-            interrupted=self._limits.deadline.cut,
-        )
+        n_nodes = np.array([ranking.n_nodes for ranking in self._rankings], dtype=np.int64)
+        by_solver = any(ranking.by_solver for ranking in self._rankings)
+        gap = max(self._limits.gap, MIN_GAP if by_solver else 0.0)
+        ranked = assignment_of(graph, chosen, v, score, bound, n_nodes, gap)
+        ranked.values[entry.flipped] = 1.0 - ranked.values[entry.flipped]
+        ranked.reason, ranked.interrupted = "continues past the best", self._limits.deadline.cut
+        return ranked
 
     def _bound(self, c: int, score: float, loss: float) -> float:
         """Return a bound that exceeds a score if assignments not ranked may lose less."""

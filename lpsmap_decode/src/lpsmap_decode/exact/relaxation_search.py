@@ -24,6 +24,7 @@ from lpsmap_core.api import (
 )
 from lpsmap_decode.exact.component_copies import copies_of
 from lpsmap_decode.exact.rounding import round_towards
+from lpsmap_decode.heuristics.propagation import OPEN
 from lpsmap_decode.search import Evaluation, Space, Unfinished
 from lpsmap_decode.tolerances import BOUND_ROUNDING, INTEGRAL
 
@@ -67,9 +68,6 @@ MIN_GAIN = 1e-6
 """Minimum gain of branching, relative to the largest, so that the other value still counts if one
 value gains nothing."""
 
-OPEN = -1
-"""The value of a variable that is not fixed."""
-
 
 class Node(NamedTuple):
     """A node of the search: some variables of a component are fixed."""
@@ -95,11 +93,6 @@ class Gains:
 
     These are the pseudo-costs of integer programming (Benichou et al. 1971). If several variables
     are equivalent, many are at 1/2, and fixing one just moves the halves on.
-
-    Parameters
-    ----------
-    n_variables
-        The number of variables.
     """
 
     def __init__(self, n_variables: int) -> None:

@@ -90,11 +90,9 @@ def _nearest_count_vertex(part: Part, towards: FloatArray) -> BoolArray:
     nearest: BoolArray = towards[0] > 0.0
     if n > MAX_COUNT_VARIABLES:
         return nearest
-    program = _count_program(part.buckets, n_copies, towards[0])
-    if program is not None:
-        vertex = np.empty(n)
-        if best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
-            nearest = vertex > 0.5
+    program, vertex = _count_program(part.buckets, n_copies, towards[0]), np.empty(n)
+    if program is not None and best_vertex(program, vertex, np.zeros(len(program.low))) == FOUND:
+        nearest = vertex > 0.5
     return nearest
 
 

@@ -30,15 +30,6 @@ def two_best(
     """Return the scores and flags of the best assignments; fewer than two if there are no more.
 
     Components of several factors are left out, and all if there is no time.
-
-    Parameters
-    ----------
-    part
-        The part.
-    eta, eta_v
-        Scores of its variables and additionals; ``-inf`` forbids.
-    deadline
-        When to stop.
     """
     n_factors = np.bincount(part.spans.component, minlength=part.n_components)
     alone = (n_factors == 1) & (part.sizes == np.diff(part.first_variable))
@@ -57,7 +48,6 @@ def _of_bucket(
 ) -> dict[int, Scored]:
     """Return the assignments of the components of a bucket's factors."""
     owner = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.offsets))
-    owner_v = np.repeat(np.arange(bucket.n_factors), np.diff(bucket.additional_offsets))
     gains, forbidden = eta[bucket.variable], np.isneginf(eta_v)
     slots, n = np.where(bucket.negated, -gains, gains), bucket.n_factors
 
@@ -67,9 +57,7 @@ def _of_bucket(
         on = w > 0.5  # noqa: PLR2004 - of zeros and ones
         chosen = np.where(on != bucket.negated, gains, 0.0)
         chosen_v = np.where(v != 0.0, eta_v, 0.0) * v
-        score: FloatArray = np.bincount(owner, chosen, n).astype(np.float64)
-        score += np.bincount(owner_v, chosen_v, n)
-        return on, score, np.bincount(owner, on != w, n) == 0
+        return on, bucket.sums(chosen, chosen_v), np.bincount(owner, on != w, n) == 0
 
     first, score, whole = best(slots)
     second, of_second = first.copy(), np.full(n, -np.inf)

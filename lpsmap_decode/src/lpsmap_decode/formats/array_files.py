@@ -14,65 +14,49 @@ import numpy.typing as npt
 from lpsmap_core.api import reserve_memory
 from lpsmap_decode.formats.file_format import FileFormatError
 
+Arrays = Mapping[str, npt.NDArray[Any]]
 
-class Arrays:
-    """Arrays by name.
 
-    Parameters
-    ----------
-    arrays
-        The arrays by name; none by default.
+def read_arrays(folder: Path, name: str) -> Arrays:
+    """Return the arrays of the file `name` directly in `folder`.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    FileFormatError
+        If `name` has a path, or the file was not written by `numpy.savez`.
     """
+    if not name or Path(name).name != name:
+        raise FileFormatError(f"got {name[:60]!r}; expected a file name without a folder")
+    path = folder / name
+    if path.exists() and not path.is_file():
+        raise FileFormatError(
+            f"{path}: is not a regular file; expected arrays written by numpy.savez"
+        )
+    try:
+        with zipfile.ZipFile(path) as whole:
+            if sum(x.file_size for x in whole.infolist()) > path.stat().st_size:
+                raise ValueError("it is compressed or truncated")
+            reserve_memory(path.stat().st_size, f"the arrays of {name}")
+            return {x.filename[:-4]: _array(whole, x) for x in whole.infolist()}
+    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+        raise FileFormatError(
+            f"{path}: {error}; expected arrays of numbers, written by numpy.savez"
+        ) from error
 
-    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
-        self._arrays = dict(arrays or {})
 
-    @classmethod
-    def read(cls, folder: Path, name: str) -> Arrays:
-        """Return the arrays of the file `name` directly in `folder`.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be read.
-        FileFormatError
-            If `name` has a path, or the file was not written by `numpy.savez`.
-        """
-        if not name or Path(name).name != name:
-            raise FileFormatError(f"got {name[:60]!r}; expected a file name without a folder")
-        path = folder / name
-        if path.exists() and not path.is_file():
-            raise FileFormatError(
-                f"{path}: is not a regular file; expected arrays written by numpy.savez"
-            )
-        try:
-            with zipfile.ZipFile(path) as whole:
-                if sum(x.file_size for x in whole.infolist()) > path.stat().st_size:
-                    raise ValueError("it is compressed or truncated")
-                reserve_memory(path.stat().st_size, f"the arrays of {name}")
-                return cls({x.filename[:-4]: _array(whole, x) for x in whole.infolist()})
-        except (
-            ValueError,
-            EOFError,
-            NotImplementedError,
-            RuntimeError,
-            zipfile.BadZipFile,
-        ) as error:
-            raise FileFormatError(
-                f"{path}: {error}; expected arrays of numbers, written by numpy.savez"
-            ) from error
-
-    def resolve(self, value: Any) -> Any:
-        """Return the array for ``{"array": name}``, and any other value unchanged."""
-        if not isinstance(value, dict):
-            return value
-        if set(value) != {"array"}:
-            raise ValueError(f'got {value!r:.60}; expected numbers, or {{"array": "name"}}')
-        name = value["array"]
-        if name not in self._arrays:
-            there = ", ".join(sorted(self._arrays)[:10]) or "none"
-            raise ValueError(f"there is no array {name!r:.60}; expected one of: {there}")
-        return self._arrays[name]
+def resolved(value: Any, arrays: Arrays) -> Any:
+    """Return the array for ``{"array": name}``, and any other value unchanged."""
+    if not isinstance(value, dict):
+        return value
+    if set(value) != {"array"}:
+        raise ValueError(f'got {value!r:.60}; expected numbers, or {{"array": "name"}}')
+    name = value["array"]
+    if name not in arrays:
+        there = ", ".join(sorted(arrays)[:10]) or "none"
+        raise ValueError(f"there is no array {name!r:.60}; expected one of: {there}")
+    return arrays[name]
 
 
 def _array(whole: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
@@ -86,6 +70,6 @@ def _array(whole: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
         shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         if dtype.kind not in "fiub" or math.prod(shape) * dtype.itemsize > member.file_size:
             raise ValueError(f"{member.filename[:60]!r} has shape {shape!r:.60} of {dtype!s:.60}")
-    with whole.open(member) as file:
+        file.seek(0)
         found: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 import stat
 import zlib
@@ -49,8 +50,8 @@ def file_bytes(path: Path) -> bytes:
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise FileFormatError(f"{path}: is a device; expected a text file, or a pipe.")
         head = file.read(2)
-        pieces = _decompressed(path, head, file) if head == GZIP else _pieces(head, file)
-        text = _joined(path, pieces)
+        plain = itertools.chain([head], iter(lambda: file.read(2**20), b""))
+        text = _joined(path, _decompressed(path, head, file) if head == GZIP else plain)
     if text.startswith(WIDE_MARKS):
         raise FileFormatError(f"{path}: is a text in UTF-16; expected UTF-8. Save it as UTF-8.")
     return text.removeprefix(MARK)
@@ -68,13 +69,6 @@ def _joined(path: Path, pieces: Iterator[bytes]) -> bytes:
                 "build the graph in Python."
             )
     return bytes(found)
-
-
-def _pieces(head: bytes, file: io.BufferedReader) -> Iterator[bytes]:
-    """Yield `head` and the rest of a file."""
-    yield head
-    while data := file.read(2**20):
-        yield data
 
 
 def _decompressed(path: Path, head: bytes, file: io.BufferedReader) -> Iterator[bytes]:

@@ -112,8 +112,7 @@ def _sequence(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> 
 
 def _budgeted(graph: FactorGraph, over: Variables, sizes: Any, numbers: Any) -> None:
     """Declare sequences with a limit on the positions in their first state."""
-    states, scores = _equal_sizes(graph, over, sizes, numbers[:, :-1])
-    transitions, initial, final = scores
+    states, (transitions, initial, final) = _equal_sizes(graph, over, sizes, numbers[:, :-1])
     budget = numbers[:, -1].astype(np.int64)
     make = factor_named("SequenceBudget")
     graph.add(make(states, transitions, budget, initial=initial, final=final))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lpsmap_core import Factor, FactorGraph
+from lpsmap_core import FactorGraph
 from lpsmap_core.api import declared_variables, slot_values, slots_of
 from lpsmap_decode.formats.compressed_text import write_text
 from lpsmap_decode.formats.factor_types import factor_named
@@ -38,28 +38,20 @@ KINDS = {
 
 
 def write_fg(graph: FactorGraph, path: Path) -> None:
-    """Write a graph of logic factors.
-
-    Parameters
-    ----------
-    graph
-        The graph.
-    path
-        The file.
-    """
+    """Write a graph of logic factors."""
     lines = [line for factor in graph.factors for line in _lines(path, graph, factor)]
     scores = _finite(path, graph.flat_scores())
     head = [str(graph.n_variables), str(len(lines)), *map(repr, scores.tolist())]
     write_text(path, "\n".join([*head, *lines]) + "\n")
 
 
-def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
+def _lines(path: Path, graph: FactorGraph, factor: Any) -> Iterator[str]:
     """Yield the lines of a declaration's factors."""
     name = type(factor).__name__
     kind = KINDS.get(name)
     if kind is not None and type(factor) is not factor_named(name):
         kind = None  # another type of the same name
-    if kind is None or (kind == "BUDGET" and _column(factor, "force_budget").any()):
+    if kind is None or (kind == "BUDGET" and np.any(factor.force_budget)):
         raise FileFormatError(
             f"{path}: {factor!r} cannot be written for AD3, which has no such factor. Write .json "
             "instead."
@@ -75,21 +67,17 @@ def _lines(path: Path, graph: FactorGraph, factor: Factor) -> Iterator[str]:
         yield " ".join(map(str, words))
 
 
-def _numbers(factor: Factor, kind: str, i: int, scores: Any) -> list[Any]:
+def _numbers(factor: Any, kind: str, i: int, scores: Any) -> list[Any]:
     """Return the parameters of a factor."""
     if kind == "BUDGET":
-        return [int(_column(factor, "budget")[i])]
+        return [int(factor.budget[i])]
     if kind == "KNAPSACK":
-        costs = slot_values(factor, _column(factor, "costs"))[slots_of(factor, i)]
-        return [*map(repr, costs.tolist()), repr(float(_column(factor, "budget")[i]))]
-    sizes = _column(factor, "n_states").tolist() if kind == "DENSE" else []
+        costs = slot_values(factor, factor.costs)[slots_of(factor, i)]
+        return [*map(repr, costs.tolist()), repr(float(factor.budget[i]))]
+    sizes = factor.n_states.tolist() if kind == "DENSE" else []
     if type(factor).__name__ == "Potts":
         scores = (scores * np.eye(sizes[0])).reshape(-1)
     return [*([len(sizes)] if sizes else []), *sizes, *map(repr, scores.tolist())]
-
-
-def _column(factor: Factor, name: str) -> Any:
-    return getattr(factor, name)
 
 
 def _finite(path: Path, scores: Any) -> Any:

@@ -114,8 +114,7 @@ def read_evidence(
 
 def _suffix(path: Path) -> str:
     """Return the suffix of a file, without ``.gz``."""
-    name = path.name.lower()
-    return Path(name.removesuffix(".gz")).suffix
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def states_costs(path: Path) -> bool:

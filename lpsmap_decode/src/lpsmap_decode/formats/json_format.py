@@ -16,7 +16,7 @@ import numpy as np
 
 from lpsmap_core import FactorGraph, Variables
 from lpsmap_core.api import VIEW_BYTES, reserve_memory, truth_values, whole_numbers
-from lpsmap_decode.formats.array_files import Arrays
+from lpsmap_decode.formats.array_files import Arrays, read_arrays, resolved
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.error_text import error_text
 from lpsmap_decode.formats.factor_types import factor_named
@@ -65,7 +65,7 @@ class JsonFormat(FileFormat):
         content, text = _read_contents(path)
         with _place(path, "arrays"):
             beside = content.get("arrays")
-            arrays = Arrays() if beside is None else _arrays(path, _string(beside))
+            arrays = {} if beside is None else _arrays(path, _string(beside))
         return graph_of(path, content, arrays, text)
 
     def write(self, named: NamedGraph, path: Path) -> None:
@@ -90,7 +90,7 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays, text: str =
     graph, blocks = FactorGraph(), {}
     for name, numbers in content["variables"].items():
         with _place(path, f"variables[{name!r}]", text, "variables", name):
-            blocks[name] = graph.variable_from(_numbers(arrays.resolve(numbers)))
+            blocks[name] = graph.variable_from(_numbers(resolved(numbers, arrays)))
     for i, declaration in enumerate(content["factors"]):
         with _place(path, f"factors[{i}]", text, "factors", i):
             options = _object(declaration)
@@ -99,7 +99,7 @@ def graph_of(path: Path, content: Mapping[str, Any], arrays: Arrays, text: str =
             if not isinstance(over, list):
                 raise TypeError(f"over is {over!r}; expected a list of views, such as ['u[0]']")
             views = [_argument_view(entry, graph, blocks, arrays) for entry in over]
-            arguments = {k: _argument(arrays.resolve(value)) for k, value in options.items()}
+            arguments = {k: _argument(resolved(value, arrays)) for k, value in options.items()}
             try:
                 factor = factor_type(*views, **arguments)
             except TypeError:
@@ -183,7 +183,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _arrays(path: Path, name: str) -> Arrays:
     """Return the arrays in the file `name` in the folder of a graph's file."""
     try:
-        return Arrays.read(path.parent, name)
+        return read_arrays(path.parent, name)
     except OSError as error:
         raise type(error)(
             f"{path}: arrays: {name} cannot be read ({error.strerror or error}). Put it into the "
@@ -276,7 +276,7 @@ def _argument_view(
     unknown = set(entry) - {"index", "negated"}
     if unknown or "index" not in entry:
         raise ValueError(f"got a view with {sorted(entry)}; expected index, optionally negated")
-    index = whole_numbers("index", arrays.resolve(entry["index"]))
+    index = whole_numbers("index", resolved(entry["index"], arrays))
     fractions = index[index % 1 != 0]
     if fractions.size:
         raise ValueError(f"index holds {fractions[0]}; expected whole numbers")
@@ -286,7 +286,7 @@ def _argument_view(
             f"{graph.n_variables} variables"
         )
     view = Variables(graph, index.astype(np.int64), np.zeros(index.shape, dtype=bool))
-    return view ^ truth_values("negated", arrays.resolve(entry.get("negated", False)))
+    return view ^ truth_values("negated", resolved(entry.get("negated", False), arrays))
 
 
 def _size_at(shape: tuple[int, ...], index: Any) -> int:

@@ -51,7 +51,7 @@ def write_json(named: NamedGraph, path: Path, read: Reader) -> None:
         "factors": [_call(graph, factor, large_arrays) for factor in graph.factors],
     }
     try:
-        again = read(path, content, Arrays(large_arrays)).graph
+        again = read(path, content, large_arrays).graph
     except FileFormatError as error:
         raise FileFormatError(f"{path}: the graph cannot be written: {error}") from error
     for factor, other in zip(graph.factors, again.factors, strict=True):
@@ -114,7 +114,8 @@ def _call(
     over, options = [], {}
     for key, parameter in inspect.signature(type(factor)).parameters.items():
         value = given[key] if key in given else _attribute(scored, parameter)
-        if isinstance(value, Variables) or _are_variables(value):
+        first = value[0] if isinstance(value, list) and value else value
+        if isinstance(first, Variables):
             over.append(_view(value, large_arrays))
         elif value is not None or parameter.default is parameter.empty:
             options[key] = _numbers(value, large_arrays)
@@ -146,10 +147,6 @@ def _attribute(factor: Factor, parameter: inspect.Parameter) -> Any:
         value = value != 0
         return bool(value.flat[0]) if value.size and (value == value.flat[0]).all() else value
     return value
-
-
-def _are_variables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], Variables)
 
 
 def _view(value: Any, large_arrays: dict[str, npt.NDArray[Any]]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,23 +18,9 @@ MAX_WEIGHT = 2**64 - 1
 """The largest number that a file may hold; a common top weight."""
 
 
-class _Clauses(NamedTuple):
-    """Clauses of distinct literals.
-
-    Attributes
-    ----------
-    literals
-        Positive for a variable (from 1), negative for its negation.
-    weights
-        The cost of violating each clause; None for a hard clause.
-    lines
-        The line on which each clause begins.
-    """
-
-    n_variables: int
-    literals: list[list[int]]
-    weights: list[int | None]
-    lines: list[int]
+Clause = tuple[list[int], int | None, int]
+"""Distinct literals, positive for a variable (from 1) and negative for its negation; the cost of
+violating the clause, None if it is hard; and the line on which it begins."""
 
 
 class WcnfFormat(FileFormat):
@@ -67,11 +52,11 @@ class WcnfFormat(FileFormat):
 
     def read(self, path: Path) -> NamedGraph:
         """Return the graph in a file; see `FileFormat.read`."""
-        found = _read(path)
-        scores, constant = np.zeros(found.n_variables), 0.0
+        n_variables, clauses = _read(path)
+        scores, constant = np.zeros(n_variables), 0.0
         hard: dict[int, list[tuple[list[int], str]]] = {}  # by their numbers of literals
         soft: dict[int, list[tuple[list[int], int]]] = {}
-        for clause, weight, line in zip(*found[1:], strict=True):
+        for clause, weight, line in clauses:
             if weight is None:
                 hard.setdefault(len(clause), []).append((clause, f"line {line}"))
             elif len(clause) > 1:
@@ -103,15 +88,15 @@ class WcnfFormat(FileFormat):
         return NamedGraph(graph, variables)
 
 
-def _read(path: Path) -> _Clauses:
-    """Return the clauses of a file, without those that always hold."""
+def _read(path: Path) -> tuple[int, list[Clause]]:
+    """Return the number of variables, and the clauses of a file that do not always hold."""
     tokens = Tokens(path, comment=b"c")
     most, n_clauses, top = tokens.most, None, None
     if tokens.upcoming() == b"p":
         most, n_clauses, top = _header(tokens)
     ends = _LineEnds(tokens, strict=n_clauses is None)
     n_read, n_variables = 0, 0 if n_clauses is None else most
-    clauses, weights, lines = [], [], []
+    clauses: list[Clause] = []
     while tokens.upcoming() is not None:
         if n_clauses is None and tokens.upcoming() == b"h":
             tokens.word("h")
@@ -123,12 +108,10 @@ def _read(path: Path) -> _Clauses:
         n_read += 1
         if literals is not None:
             n_variables = max([n_variables, *map(abs, literals)])
-            clauses.append(literals)
-            weights.append(weight)
-            lines.append(line)
+            clauses.append((literals, weight, line))
     if n_clauses not in (None, n_read):
         tokens.refuse(f"the file ends after {n_read} clauses; expected {n_clauses}")
-    return _Clauses(n_variables, clauses, weights, lines)
+    return n_variables, clauses
 
 
 def _header(tokens: Tokens) -> tuple[int, int, int | None]:

@@ -11,22 +11,13 @@ __all__ = ["Oracles", "in_groups", "leaders_of"]
 
 
 class Oracles:
-    """Some factors of a component, and their best structures.
-
-    Parameters
-    ----------
-    component
-        The component.
-    chosen
-        For each factor of its part, whether it belongs to them.
-    """
+    """The chosen factors of a component, and their best structures."""
 
     def __init__(self, component: Component, chosen: BoolArray) -> None:
         part = component.part
         self.buckets: list[Bucket] = []
         self._eta_v: list[tuple[FloatArray, BoolArray]] = []
-        for b, whole in enumerate(part.buckets):
-            bucket = whole
+        for b, bucket in enumerate(part.buckets):
             rows = np.flatnonzero(chosen[slice(*part.spans.first_factor[b : b + 2])])
             eta_v = component.eta_v[part.additionals_of(b)]
             if rows.size and rows.size < bucket.n_factors:
@@ -57,12 +48,7 @@ class Oracles:
 def leaders_of(component: Component, candidates: BoolArray | None = None) -> BoolArray:
     """Return for each factor whether it leads: factors without rows first, then large ones.
 
-    Parameters
-    ----------
-    component
-        The component.
-    candidates
-        The factors to choose from; all by default.
+    All factors are candidates by default.
     """
     part, (_, exact) = component.part, component.described
     arity = np.concatenate([np.diff(bucket.offsets) for bucket in part.buckets])

@@ -40,13 +40,7 @@ REWARD = 0.5
 
 
 class Portfolio:
-    """The heuristics of a component, which can be continued.
-
-    Parameters
-    ----------
-    component
-        The component.
-    """
+    """The heuristics of a component, which can be continued."""
 
     def __init__(self, component: Component) -> None:
         self.component = component
@@ -55,15 +49,7 @@ class Portfolio:
         self._seconds: list[float] = []
 
     def run(self, deadline: Deadline, until_found: bool = False) -> None:
-        """Run the heuristics until a deadline, a proof, or the first assignment.
-
-        Parameters
-        ----------
-        deadline
-            When to stop.
-        until_found
-            Whether to stop at the first assignment.
-        """
+        """Run the heuristics until a deadline, a proof, or, `until_found`, an assignment."""
         component = self.component
         with Watch(within=deadline):
             while not (deadline.passed or component.exhausted or (until_found and component.found)):

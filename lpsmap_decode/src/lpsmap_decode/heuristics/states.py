@@ -79,7 +79,8 @@ class _Kept:
         if rng.random() < RESTARTS:
             states = rng.integers(network.n_states)
         elif one is other or rng.random() < PERTURBATIONS:
-            states = _perturbed(network, one, rng)
+            states, chosen = one.copy(), _nearby(network, rng)
+            states[chosen] = rng.integers(network.n_states[chosen])
         return states
 
 
@@ -88,13 +89,6 @@ def highest_states(network: TableNetwork, numbers: FloatArray) -> IntArray:
     first = network.first_state
     found = [int(np.argmax(numbers[a:b])) for a, b in zip(first[:-1], first[1:], strict=True)]
     return np.array(found, dtype=np.int64)
-
-
-def _perturbed(network: TableNetwork, states: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return states with new ones for some nodes near each other."""
-    states, chosen = states.copy(), _nearby(network, rng)
-    states[chosen] = rng.integers(network.n_states[chosen])
-    return states
 
 
 def _nearby(network: TableNetwork, rng: np.random.Generator) -> IntArray:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core import Engine, Options, SolvedGraph
+from lpsmap_core import Engine, Options
 from lpsmap_core.api import (
     BoolArray,
-    Bucket,
     FloatArray,
     IntArray,
     Part,
@@ -30,7 +29,7 @@ from lpsmap_decode.networks.tables import has_tables, tables_of
 from lpsmap_decode.results.score_units import in_units
 from lpsmap_decode.tolerances import MAX_SUM
 
-__all__ = ["MessageEngine", "ascend_networks"]
+__all__ = ["MessageEngine"]
 
 MAX_PASSES = 1000
 """Maximum number of pairs of passes; core's engine continues if they do not suffice."""
@@ -80,73 +79,54 @@ class MessageEngine(Engine):
         skip: BoolArray,
         options: Options,
         warm: WarmStart | None = None,
-    ) -> SolvedGraph:
-        """Solve the networks of a part; see `Engine.solve`. The given start is ignored."""
-        return ascend_networks(part, eta, eta_v, ~skip, options)
+    ) -> SolvedNetworks:
+        """Pass messages in networks that take many iterations or will be searched.
+
+        See `Engine.solve`. The given start is ignored.
+        """
+        networks, slow = networks_of(part), _slow_components(part)
+        whole, served = networks.network, networks.covered & ~skip
+        unit, in_unit, in_unit_v = in_units(part, eta, eta_v)
+        scores = networks.scores(in_unit, in_unit_v)
+        given, decisive = finite_scores(whole, scores)
+        if decisive > MAX_SUM:
+            served = np.zeros_like(served)
+        shares = new_shares(whole)
+        found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
+        if options.exact:
+            orders, small = _orders(part)
+            where = networks.first_node, networks.first_table
+            eliminate_small(served & small, *where, whole, scores, orders, found)
+            eliminated = found.score > -np.inf
+            served = eliminated | (served & (slow | networks.of_pairs))
+        ascend(
+            served & ~eliminated,
+            networks.first_node,
+            networks.of_binaries,
+            whole,
+            given,
+            shares,
+            min(MAX_PASSES, options.max_iter),
+            options.tol,
+            STILL * options.tol,
+            SLOW if options.exact else 0.0,
+            found,
+        )
+        raise_interrupt()
+        rest = unit, given, shares, found, decisive
+        return SolvedNetworks(part, eta, eta_v, options, served, eliminated, *rest)
 
 
 def _slow_components(part: Part) -> BoolArray:
     """Return which components have tables that take many iterations."""
     slow = np.zeros(part.n_components, dtype=bool)
     for bucket in part.buckets:
-        if has_tables(bucket.type) and _is_slow(bucket):
-            slow[bucket.component] = True
+        if bucket.type.projection_kernel is None:  # active sets
+            slow[bucket.component] |= has_tables(bucket.type)
+        elif bucket.n_additionals:  # scores for the states of several variables
+            tables = tables_of(bucket)
+            slow[bucket.component] |= tables is not None and tables.always
     return slow
-
-
-def _is_slow(bucket: Bucket) -> bool:
-    """Return whether tables have active sets, or scores for the states of several variables."""
-    if bucket.type.projection_kernel is None:
-        return True
-    tables = tables_of(bucket) if bucket.n_additionals else None
-    return tables is not None and tables.always
-
-
-def ascend_networks(
-    part: Part, eta: FloatArray, eta_v: FloatArray, chosen: BoolArray, options: Options
-) -> SolvedNetworks:
-    """Pass messages in networks that take many iterations or will be searched.
-
-    Parameters
-    ----------
-    part, eta, eta_v
-        As in `Engine.solve`.
-    chosen
-        The components to solve.
-    options
-        The options of the solve.
-    """
-    networks, slow = networks_of(part), _slow_components(part)
-    whole, served = networks.network, networks.covered & chosen
-    unit, in_unit, in_unit_v = in_units(part, eta, eta_v)
-    scores = networks.scores(in_unit, in_unit_v)
-    given, decisive = finite_scores(whole, scores)
-    if decisive > MAX_SUM:
-        served = np.zeros_like(served)
-    shares = new_shares(whole)
-    found, eliminated = empty_result(whole, part.n_components), np.zeros_like(served)
-    if options.exact:
-        orders, small = _orders(part)
-        where = networks.first_node, networks.first_table
-        eliminate_small(served & small, *where, whole, scores, orders, found)
-        eliminated = found.score > -np.inf
-        served = eliminated | (served & (slow | networks.of_pairs))
-    ascend(
-        served & ~eliminated,
-        networks.first_node,
-        networks.of_binaries,
-        whole,
-        given,
-        shares,
-        min(MAX_PASSES, options.max_iter),
-        options.tol,
-        STILL * options.tol,
-        SLOW if options.exact else 0.0,
-        found,
-    )
-    raise_interrupt()
-    rest = unit, given, shares, found, decisive
-    return SolvedNetworks(part, eta, eta_v, options, served, eliminated, *rest)
 
 
 def _orders(part: Part) -> tuple[IntArray, BoolArray]:

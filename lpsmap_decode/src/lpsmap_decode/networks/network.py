@@ -78,13 +78,7 @@ def expand(network: TableNetwork, scores: TableScores) -> FloatArray:
 
 
 def build_network(n_states: IntArray, scope_offsets: IntArray, scope: IntArray) -> TableNetwork:
-    """Return the network of given nodes and tables.
-
-    Parameters
-    ----------
-    n_states, scope_offsets, scope
-        As in `TableNetwork`.
-    """
+    """Return the network of given nodes and tables; see `TableNetwork` for the arguments."""
     n_tables = len(scope_offsets) - 1
     sizes = np.ones(n_tables, dtype=np.int64)
     first, last = np.empty((2, n_tables), dtype=np.int64)
@@ -320,8 +314,6 @@ class _Blocks(NamedTuple):
     first_additional: int
     first_slot: IntArray
     """For each block, its first slot; at the end, the number of slots."""
-    factor: IntArray
-    """For each block, its factor."""
     head: IntArray
     """For each block, the variable of its first slot, which identifies it."""
 
@@ -354,10 +346,9 @@ def _build_networks(part: Part) -> Networks:
 def _blocks_of(part: Part, b: int, tables: Tables) -> _Blocks:
     """Return the blocks of a bucket."""
     bucket, first_slot = part.buckets[b], offsets_of(tables.block_sizes)
-    factor = np.repeat(np.arange(bucket.n_factors), tables.n_blocks)
     first_link, first = int(part.links_of(b).start), int(part.additionals_of(b).start)
     head = bucket.variable[first_slot[:-1]]
-    return _Blocks(tables, bucket, first_link, first, first_slot, factor, head)
+    return _Blocks(tables, bucket, first_link, first, first_slot, head)
 
 
 def _scopes(found: list[_Blocks], covered: BoolArray, node: IntArray) -> tuple[IntArray, IntArray]:
@@ -401,11 +392,12 @@ def _agree_on_blocks(part: Part, found: list[_Blocks], covered: BoolArray) -> _C
         slots = blocks.first_slot, blocks.head, blocks.bucket.variable, blocks.bucket.negated
         _refute(*slots, claims, part.component, covered)
         # a table over a node twice, or with more states than the node has
-        several = np.repeat(blocks.tables.n_blocks, blocks.tables.n_blocks) > 1
-        wider = several & (claims.always[blocks.head] != blocks.tables.always)
+        n_blocks = blocks.tables.n_blocks
+        factor = np.repeat(np.arange(len(n_blocks)), n_blocks)
+        wider = (n_blocks[factor] > 1) & (claims.always[blocks.head] != blocks.tables.always)
         covered[part.component[blocks.head[wider]]] = False
-        order = np.lexsort((blocks.head, blocks.factor))
-        f, h = blocks.factor[order], blocks.head[order]
+        order = np.lexsort((blocks.head, factor))
+        f, h = factor[order], blocks.head[order]
         twice = (f[1:] == f[:-1]) & (h[1:] == h[:-1])
         covered[part.component[h[1:][twice]]] = False
     # two different blocks with the same first variable
@@ -472,9 +464,11 @@ def _arrange(
     first_state = offsets_of(n_states)
     variable = np.full(first_state[-1], -1)
     first_slot = offsets_of(size[heads])
-    slots = _slots_of(part, claims, covered, node, first_slot)
+    mine = np.flatnonzero((claims.head >= 0) & covered[part.component])
+    slots = np.empty(len(mine), dtype=np.int64)
+    slots[first_slot[node[claims.head[mine]]] + claims.place[mine]] = mine
     of_head = np.repeat(np.arange(len(heads)), size[heads])
-    place = np.arange(len(of_head)) - np.repeat(first_slot[:-1], size[heads])
+    place = _counting(size[heads])
     variable[first_state[of_head] + place] = slots
     away = np.flatnonzero(turned[slots])
     others = ranges(first_state, of_head[away])
@@ -513,16 +507,6 @@ def _arrange(
         first_link=_concat([p.first_link for p in pieces])[places],
         n_slots=_concat([p.n_slots for p in pieces])[places],
     )
-
-
-def _slots_of(
-    part: Part, claims: _Claims, covered: BoolArray, node: IntArray, first_slot: IntArray
-) -> IntArray:
-    """Return the variables of the blocks of nodes, one node after the other."""
-    mine = np.flatnonzero((claims.head >= 0) & covered[part.component])
-    slots, heads = np.empty(len(mine), dtype=np.int64), claims.head[mine]
-    slots[first_slot[node[heads]] + claims.place[mine]] = mine
-    return slots
 
 
 class _BucketTables(NamedTuple):

@@ -207,6 +207,24 @@ class Assignment:
         )
 
 
+def assignment_of(
+    graph: ScoredGraph,
+    chosen: BoolArray,
+    v: FloatArray,
+    score: FloatArray,
+    bound: FloatArray,
+    n_nodes: IntArray,
+    gap: float,
+) -> Assignment:
+    """Return the `Assignment` of a graph, given the flags and additionals of its part."""
+    part = graph.layout.part
+    values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
+    values[part.variables] = np.where((score > -np.inf)[part.component], chosen, np.nan)
+    additionals = part.by_declaration(v, graph.factors)
+    of_graph = graph.layout, graph.factors, graph.scores, graph.additional_scores
+    return Assignment(*of_graph, values, additionals, score, bound, n_nodes, gap)
+
+
 def _one_structure_each(factor: Factor, slots: FloatArray, additionals: FloatArray) -> Vertices:
     """Return one structure for every factor whose variables have values."""
     arity, rows = np.diff(factor.offsets), np.arange(factor.n_factors)

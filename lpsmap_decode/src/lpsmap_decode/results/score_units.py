@@ -16,11 +16,10 @@ def in_units(
     part: Part, eta: FloatArray, eta_v: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the unit of each component, and the scores in it; see `score_units`."""
-    unit, spans = score_units(part, eta, eta_v), part.spans
+    unit = score_units(part, eta, eta_v)
     if (unit == 1.0).all():  # there may be far more additionals than variables
         return unit, eta, eta_v
-    of_additionals = np.repeat(unit[spans.component], np.diff(spans.additional_offsets))
-    return unit, eta / unit[part.component], eta_v / of_additionals
+    return unit, eta / unit[part.component], eta_v / part.on_additionals(unit)
 
 
 def score_units(part: Part, eta: FloatArray, eta_v: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ from lpsmap_core.api import (
     raised_by_ctrl_c,
     stacklevel,
 )
-from lpsmap_decode.results.assignment import Assignment
+from lpsmap_decode.results.assignment import Assignment, assignment_of
 from lpsmap_decode.results.assignment_score import score_assignment
 from lpsmap_decode.results.score_units import unit_of
 from lpsmap_decode.results.search_limits import SearchLimits
@@ -56,21 +56,10 @@ class StartedSolver(Protocol):
 
 def unsolved_assignment(graph: ScoredGraph, gap: float) -> Assignment:
     """Return an assignment without values; its bounds are infinite, or NaN for invalid scores."""
-    layout, factors, n = graph.layout, graph.factors, graph.layout.n_components
-    values = np.where(graph.scores > 0.0, 1.0, 0.0)  # of variables in no factor
-    values[layout.component >= 0] = np.nan
-    return Assignment(
-        layout=layout,
-        factors=factors,
-        scores=graph.scores,
-        additional_scores=graph.additional_scores,
-        values=values,
-        additionals=[np.zeros((f.n_factors, f.n_additionals)) for f in factors],
-        score=np.full(n, -np.inf),
-        bound=np.where(graph.non_finite, np.nan, np.inf),
-        n_nodes=np.zeros(n, dtype=np.int64),
-        gap=gap,
-    )
+    part, n = graph.layout.part, graph.layout.n_components
+    none, v = np.zeros(part.n_variables, dtype=bool), np.zeros(part.n_additionals)
+    score, bound = np.full(n, -np.inf), np.where(graph.non_finite, np.nan, np.inf)
+    return assignment_of(graph, none, v, score, bound, np.zeros(n, dtype=np.int64), gap)
 
 
 def unproved_programs(assignment: Assignment) -> dict[int, Program]:
@@ -114,7 +103,9 @@ def improve_with_solver(
     UserWarning
         If an answer violates the constraints of a factor; it is ignored.
     """
-    result, deadline = _copied(assignment), limits.deadline
+    names = "values", "score", "bound", "n_nodes"
+    result = dataclasses.replace(assignment, **{k: getattr(assignment, k).copy() for k in names})
+    deadline = limits.deadline
     solver_limits = limits._replace(deadline=Deadline(share * deadline.left, within=deadline))
     part = result.layout.part
     candidate = np.nan_to_num(result.values[part.variables]) > 0.5
@@ -137,7 +128,9 @@ def improve_with_solver(
             on[program.variables] = answer.values > 0.5
             block = slice(*part.first_variable[c : c + 2].tolist())
             candidate[block], answered[c] = on[part.variables[block]], True
-    score = _scores(result, candidate)
+    with Watch():
+        score, _ = score_assignment(part, *result.graph.of_part(), candidate)
+    score[np.isnan(result.bound)] = -np.inf
     _judge_answers(solver, answered, score, bound, result.unit)
     better = score > result.score
     chosen = np.where(better[part.component], candidate, chosen)
@@ -153,19 +146,7 @@ def improve_with_solver(
 def _judge_answers(
     solver: MapSolver, answered: BoolArray, score: FloatArray, bound: FloatArray, unit: FloatArray
 ) -> None:
-    """Raise for a bound below the score of the same answer, and warn of infeasible answers.
-
-    Parameters
-    ----------
-    solver
-        The solver.
-    answered
-        Components with an answer.
-    score, bound
-        For each component, the score of the answer by the oracles, and its bound.
-    unit
-        For each component, the unit of its scores.
-    """
+    """Raise for a bound below the score of the same answer, and warn of infeasible answers."""
     tolerance = MIN_GAP * np.maximum(unit, np.abs(np.where(np.isfinite(score), score, 0.0)))
     for c in np.flatnonzero(answered & (bound < score - tolerance)).tolist():
         got = f"bound {bound[c]:g} with values that score {score[c]:g}, in component {c}"
@@ -237,22 +218,6 @@ def merge_better(target: Assignment, other: Assignment) -> None:
     target.bound = np.maximum(np.minimum(target.bound, other.bound), target.score)
     target.interrupted |= other.interrupted
     _write(target, np.nan_to_num(values) > 0.0)
-
-
-def _copied(assignment: Assignment) -> Assignment:
-    """Return a copy of an assignment with writable arrays."""
-    names = "values", "score", "bound", "n_nodes"
-    arrays = {name: getattr(assignment, name).copy() for name in names}
-    return dataclasses.replace(assignment, **arrays)
-
-
-def _scores(assignment: Assignment, chosen: BoolArray) -> FloatArray:
-    """Return the score of the assignment of every component, by the oracles of the factors."""
-    part, invalid = assignment.layout.part, np.isnan(assignment.bound)
-    eta, eta_v = assignment.graph.of_part()
-    with Watch():
-        scores, _ = score_assignment(part, eta, eta_v, chosen)
-    return np.where(invalid, -np.inf, scores)
 
 
 def _write(assignment: Assignment, chosen: BoolArray) -> None:

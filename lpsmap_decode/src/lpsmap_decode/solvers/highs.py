@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import importlib.util
 import math
 import os
 import pickle
@@ -24,7 +22,7 @@ import numpy as np
 
 from lpsmap_core.api import FloatArray, stacklevel
 from lpsmap_decode.solvers import highs_process
-from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits, is_installed
 from lpsmap_decode.solvers.row_scaling import MARGIN, meets_rows, scaled_rows
 
 __all__ = ["HighsSolver", "arrays_of"]
@@ -48,12 +46,6 @@ SCALED_SCORE = 1024.0
 """Scores are scaled to about this maximum, since tolerances are absolute."""
 
 
-@functools.cache
-def _is_installed() -> bool:
-    """Return whether highspy is installed; the look-up takes longer than a small search."""
-    return importlib.util.find_spec("highspy") is not None
-
-
 class HighsSolver(MapSolver):
     """HiGHS, through the package highspy: cutting planes and branch and bound.
 
@@ -70,7 +62,7 @@ class HighsSolver(MapSolver):
     @classmethod
     def missing(cls) -> str | None:
         """Return a message if highspy is not installed."""
-        if _is_installed():
+        if is_installed("highspy"):
             return None
         return "highspy is not installed. Install it with: pip install 'lpsmap-decode[highs]'"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import abc
+import functools
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import ClassVar, NamedTuple
 
 from lpsmap_core.api import FloatArray, IntArray
 
-__all__ = ["Answer", "MapSolver", "Program", "SolverLimits"]
+__all__ = ["Answer", "MapSolver", "Program", "SolverLimits", "is_installed"]
 
 
 @dataclass(frozen=True)
@@ -87,3 +89,9 @@ class MapSolver(abc.ABC):
     @abc.abstractmethod
     def solve(self, program: Program, limits: SolverLimits) -> Answer:
         """Solve a program within `limits`."""
+
+
+@functools.cache
+def is_installed(module: str) -> bool:
+    """Return whether a module is installed; the look-up takes longer than a small search."""
+    return find_spec(module) is not None

@@ -8,7 +8,6 @@ cores, whose weight bounds the score of all assignments at any time.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import math
 import threading
 import time
@@ -18,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lpsmap_core.api import FloatArray
-from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits
+from lpsmap_decode.solvers.map_solver import Answer, MapSolver, Program, SolverLimits, is_installed
 
 __all__ = ["MaxSatSolver"]
 
@@ -30,12 +29,6 @@ MIN_EXPONENT = -1000
 
 PAUSE = 0.1
 """Seconds between two interrupts of a call that goes on."""
-
-
-@functools.cache
-def _is_installed() -> bool:
-    """Return whether python-sat is installed."""
-    return importlib.util.find_spec("pysat") is not None
 
 
 class MaxSatSolver(MapSolver):
@@ -58,7 +51,7 @@ class MaxSatSolver(MapSolver):
     @classmethod
     def missing(cls) -> str | None:
         """Return a message if python-sat is not installed."""
-        if _is_installed():
+        if is_installed("pysat"):
             return None
         return "python-sat is not installed. Install it with: pip install 'lpsmap-decode[maxsat]'"
 
@@ -101,7 +94,8 @@ class _Run:
         hard = list(_clauses(self._program))
         with Glucose4(bootstrap_with=hard) as oracle:
             self._oracle = oracle
-            oracle.set_phases(_preferred(self._program.scores))
+            signs = np.where(self._program.scores > 0.0, 1, -1)  # what each score prefers
+            oracle.set_phases((signs * np.arange(1, len(signs) + 1)).tolist())
             outcome = None if self.stopped else oracle.solve_limited(expect_interrupt=True)
             self.infeasible = outcome is False
             if outcome:
@@ -220,10 +214,3 @@ def _clauses(program: Program) -> Iterator[list[int]]:
                 encoded = CardEnc.atmost(counted, limit, top_id=last, encoding=kind)
                 last = max(last, encoded.nv)
                 yield from encoded.clauses
-
-
-def _preferred(scores: FloatArray) -> list[int]:
-    """Return the literal of each column that its score prefers."""
-    sign = np.where(scores > 0.0, 1, -1)
-    literals: list[int] = (sign * np.arange(1, len(scores) + 1)).tolist()
-    return literals

@@ -59,7 +59,18 @@ def check_format(file_format: type[FileFormat], named: NamedGraph | bytes, folde
         damaged += [content[:at], content[:at] + b"?" + content[at + 1 :]]
     for data in damaged:
         path.write_bytes(data)
-        _read_or_reject(reader, path)
+        try:
+            reader.read(path)
+        except FileFormatError:
+            continue
+        except Exception as error:
+            raise broken(
+                "a file that violates the format raises a FileFormatError, because its message "
+                "tells users what to fix",
+                f"{type(error).__name__}: {error}, for a file that begins {data[:60]!r}",
+                "a graph, or a FileFormatError with the position and the fault",
+                where,
+            ) from error
 
 
 def _compare(again: FactorGraph, graph: FactorGraph, where: str) -> None:
@@ -99,19 +110,3 @@ def _factors(graph: FactorGraph) -> list[dict[str, Any]]:
             plain = {name: np.asarray(value).tolist() for name, value in content.items()}
             contents.append({"type": type(factor).__name__, **plain})
     return contents
-
-
-def _read_or_reject(reader: FileFormat, path: Path) -> None:
-    """Require that a file with any content is read or rejected by a `FileFormatError`."""
-    try:
-        reader.read(path)
-    except FileFormatError:
-        return
-    except Exception as error:
-        raise broken(
-            "a file that violates the format raises a FileFormatError, because its message tells "
-            "users what to fix",
-            f"{type(error).__name__}: {error}, for a file that begins {path.read_bytes()[:60]!r}",
-            "a graph, or a FileFormatError with the position and the fault",
-            type(reader).__name__,
-        ) from error

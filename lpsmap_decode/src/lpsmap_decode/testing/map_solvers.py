@@ -40,7 +40,15 @@ def check_map_solver(solver: type[MapSolver], *, seed: int = 0) -> None:
         program = _draw(rng)
         if solver().refuses(program) is None:
             n_accepted += 1
-            _check(solver, program)
+            answer = solver().solve(program, SolverLimits(0.0, None, 1))
+            wrong = _fault(program, answer, _best(program))
+            if wrong is not None:
+                raise broken(
+                    "an answer is the best of all assignments, with a bound that holds, because "
+                    "users rely on it as a proof",
+                    *wrong,
+                    f"{solver.__name__}, for {program}",
+                )
     if not n_accepted:
         raise broken(
             "a solver accepts some programs, because the check needs solutions",
@@ -74,21 +82,6 @@ def _draw(rng: np.random.Generator) -> Program:
         high=high,
         masks=np.zeros(n + n_auxiliary),
     )
-
-
-def _check(solver: type[MapSolver], program: Program) -> None:
-    limits = SolverLimits(0.0, None, 1)
-    answer, best = solver().solve(program, limits), _best(program)
-    wrong = _fault(program, answer, best)
-    if wrong is not None:
-        got, expected = wrong
-        raise broken(
-            "an answer is the best of all assignments, with a bound that holds, because users rely "
-            "on it as a proof",
-            got,
-            expected,
-            f"{solver.__name__}, for {program}",
-        )
 
 
 def _fault(program: Program, answer: Answer, best: float) -> tuple[str, str] | None:
