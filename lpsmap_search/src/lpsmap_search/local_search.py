@@ -132,7 +132,7 @@ def expectation_step(
         raise ValueError(f"method: got {method!r}; expected 'viterbi', 'soft' or 'sparsemap'.")
     step = steps[method] if method in steps else SparseCounts(corpus, temperature)
     if constraint is not None:
-        step = constrained(step, constraint)
+        step = constrained(corpus, step, constraint)
     if method != "viterbi":
         return step
 
