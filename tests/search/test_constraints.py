@@ -373,3 +373,12 @@ def test_constrained_steps_do_not_depend_on_earlier_ones(
         fresh = expectation_step(corpus, method, constraint=constraint)  # type: ignore[arg-type]
         for found, expected in zip(step(scores), fresh(scores), strict=True):
             assert np.array_equal(found, expected)
+
+
+def test_temperatures_at_which_scores_overflow_are_refused() -> None:
+    corpus = Corpus(MODELS[0], SENTENCES)
+    scores = np.full(corpus.model.n_parameters, -1.0)
+    with pytest.raises(ValueError, match="temperature: got 1e-310; expected more"):
+        SparseCounts(corpus, 1e-310)(scores)
+    scores[corpus.model.names.index("a left a")] = -np.inf  # this one may overflow
+    assert math.isfinite(SparseCounts(corpus, 1e-3)(scores)[0])
