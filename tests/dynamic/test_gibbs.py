@@ -311,3 +311,8 @@ def test_tangents_are_nan_where_a_score_is_not_finite(bad: float) -> None:
 def test_more_structures_than_exist_need_no_memory() -> None:
     graph, _, factor = sequences(np.zeros((2, 3, 2)))
     assert graph.gibbs(factor).k_best(2**62).counts.tolist() == [8, 8]
+
+
+def test_no_structures_have_variables_of_their_shape() -> None:
+    graph, _, factor = sequences(np.full((2, 3, 2), -np.inf))
+    assert graph.gibbs(factor).k_best(2)[0].variables.shape == (0, 3, 2)
