@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import judges
-from lpsmap import DepTree, FactorGraph, Sequence, Xor
+from lpsmap import DepTree, FactorGraph, Sequence, TopK, Xor
 from lpsmap_core import Factor, Status, Variables
 from lpsmap_core.api import row_view, slot_values
 from lpsmap_core.local.active.sets import ActiveSets
@@ -20,7 +21,7 @@ from lpsmap_core.model.inheritance import OPTIONAL
 from lpsmap_core.testing.graphs import declared_again
 from lpsmap_decode import FileFormatError, NamedGraph
 from lpsmap_decode.formats.files import write_graph
-from lpsmap_dynamic import DynamicProgram
+from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, HypergraphFactor, Row
 from lpsmap_dynamic.best_derivation import best_derivations
 from other_structures import TYPES, Four, Plain, other, plain_rows, single, unchanged
 
@@ -276,3 +277,18 @@ def test_a_subclass_of_a_subclass_has_its_structures() -> None:
 
     assert Lower.projection_kernel is None
     assert choose_solver(Again).name == choose_solver(Xor).name
+
+
+def test_other_hypergraphs_do_not_inherit_the_paths_of_their_base() -> None:
+    """The bound on the paths of all subsets of k would be wrong for one path alone."""
+
+    class First(TopK):
+        @classmethod
+        def hypergraph(cls, row: Row, build: HypergraphBuilder) -> Hashable:
+            build.edge("goal", slots=[0])
+            return "goal"
+
+    assert First.min_paths is HypergraphFactor.min_paths
+    graph = FactorGraph()
+    graph.add(First(graph.variable(6), 3))
+    np.testing.assert_allclose(graph.gibbs().log_partition, [0.0], atol=1e-12)

@@ -209,9 +209,7 @@ def test_bad_input_is_refused() -> None:
     for shape in ((3, 2), (2, 2, 2), (2, 1, 1, 3, 2)):
         with pytest.raises(ValueError, match=r"variables has shape .*; expected \(2, 3, 2\)"):
             gibbs.log_probability(np.zeros(shape))
-    with pytest.raises(
-        ValueError, match="additionals has 0 numbers; expected those of 2 structures, 8"
-    ):
+    with pytest.raises(ValueError, match="additionals is None; expected those of 2 structures, 8"):
         gibbs.log_probability(np.zeros((2, 3, 2)))
     with pytest.raises(TypeError, match="not functions of the marginals"):
         gibbs.k_best(2).pull_back(np.zeros((2, 2)))
@@ -253,6 +251,68 @@ def test_an_empty_batch_has_empty_answers() -> None:
     assert gibbs.log_partition.shape == gibbs.entropy.shape == (0,)
     assert gibbs.marginals.shape == (0, 3, 2)
     assert gibbs.count().shape == (0,)
-    assert gibbs.log_probability(np.empty((0, 3, 2)), np.empty((0, 12))).shape == (0,)
+    assert gibbs.log_probability(np.empty((0, 3, 2)), np.empty((0, 8))).shape == (0,)
     assert gibbs.jvp(np.empty(0))[0].shape == (0,)
     assert len(gibbs.k_best(2)) == len(gibbs.sample(2, 0)) == 0
+
+
+def test_additionals_have_their_own_axes() -> None:
+    """Another order of the axes would count other transitions."""
+    rng = np.random.default_rng(0)
+    graph, _, factor = sequences(rng.standard_normal((2, 3, 2)))
+    graph.rescore(factor, rng.standard_normal((2, 8)))
+    gibbs = graph.gibbs(factor)
+    best = gibbs.k_best(4)
+    logs = gibbs.log_probability(best.variables, best.additionals)
+    flat = gibbs.log_probability(best.variables, best.additionals.reshape(-1))
+    np.testing.assert_array_equal(flat, logs)
+    for wrong in (best.additionals.swapaxes(0, 1), best.additionals.reshape(8, 8)):
+        with pytest.raises(ValueError, match=r"additionals has shape .*; expected \(2, 4, 8\)"):
+            gibbs.log_probability(best.variables, wrong)
+    with pytest.raises(ValueError, match=r"d_additionals has shape \(8, 2\); expected \(2, 8\)"):
+        gibbs.jvp(np.zeros(12), np.zeros((8, 2)))
+    d = rng.standard_normal((2, 8))
+    for one, other in zip(
+        gibbs.jvp(np.zeros(12), d), gibbs.jvp(np.zeros(12), d.ravel()), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    for shape in ((13,), (2,), (2, 3, 2)):
+        for each in (gibbs, graph.gibbs()):
+            with pytest.raises(ValueError, match=r"d_scores has shape .*; expected \(12,\)"):
+                each.jvp(np.zeros(shape))
+
+
+def test_additionals_of_graphs_have_their_own_axes() -> None:
+    graph, _, _ = sequences(np.zeros((2, 3, 2)))
+    gibbs = graph.gibbs()
+    with pytest.raises(ValueError, match=r"jvp: d_additionals of .* \(8, 2\); expected \(2, 8\)"):
+        gibbs.jvp(np.zeros(12), [np.zeros((8, 2))])
+    with pytest.raises(ValueError, match="jvp: d_additionals has 2 entries; expected 1"):
+        gibbs.jvp(np.zeros(12), [np.zeros((2, 8)), np.zeros(3)])
+    with pytest.raises(TypeError, match="jvp: d_additionals is 3; expected a list"):
+        gibbs.jvp(np.zeros(12), 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"additionals of .* \(2, 5, 8\); expected \(5, 2, 8\)"):
+        gibbs.log_probability(np.zeros((5, 12)), [np.zeros((2, 5, 8))])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_tangents_are_nan_where_a_score_is_not_finite(bad: float) -> None:
+    scores = np.zeros((2, 3, 2))
+    scores[0, 1, 1] = bad
+    graph, _, factor = sequences(scores)
+    tangents = graph.gibbs(factor).jvp(np.ones(12))
+    log_z, values, (extra,) = graph.gibbs().jvp(np.ones(12))
+    for tangent in (*tangents, log_z, values.reshape(2, 6), extra):
+        assert np.isnan(tangent[0]).all()
+        assert np.isfinite(tangent[1]).all()
+    assert graph.gibbs(factor).k_best(2).counts.tolist() == [0, 2]
+
+
+def test_more_structures_than_exist_need_no_memory() -> None:
+    graph, _, factor = sequences(np.zeros((2, 3, 2)))
+    assert graph.gibbs(factor).k_best(2**62).counts.tolist() == [8, 8]
+
+
+def test_no_structures_have_variables_of_their_shape() -> None:
+    graph, _, factor = sequences(np.full((2, 3, 2), -np.inf))
+    assert graph.gibbs(factor).k_best(2)[0].variables.shape == (0, 3, 2)

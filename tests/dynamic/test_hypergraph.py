@@ -534,3 +534,16 @@ def test_both_ends_halve_the_levels_of_a_chain() -> None:
     assert form.has_paths
     assert len(form.levels) <= 20 // 2 + 1
     assert sum(n_chains == 2 for n_chains, _ in form.chains) >= 20 // 2 - 1
+
+
+def test_items_and_slots_out_of_range_are_refused() -> None:
+    build = HypergraphBuilder((2,))
+    with pytest.raises(ValueError, match="edges: head -1 is out of range; expected 0 or more"):
+        build.edges([0, -1])
+    with pytest.raises(ValueError, match="edges: tail -2 is out of range; expected -1 or more"):
+        build.edges([1, 2], [0, -2])
+    with pytest.raises(ValueError, match=r"edges: heads has shape \(1, 2\); expected \(E,\)"):
+        build.edges([[0, 1]])
+    for slot in (True, np.True_):
+        with pytest.raises(ValueError, match="edge: slot .*True.* is out of range"):
+            build.edge("goal", slots=[slot])

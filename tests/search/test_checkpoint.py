@@ -266,6 +266,17 @@ def test_newer_files_are_refused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [{"subject": None}, {"subject": "x"}, {"subject": [1]}, {"gap": None}, {"gap": "wide"}],
+    ids=str,
+)
+def test_fields_of_other_types_are_damage(path: Path, fields: dict[str, Any]) -> None:
+    changed(path, **fields)
+    with pytest.raises(ValueError, match="is damaged, or not a checkpoint"):
+        global_search(CORPUS, checkpoint=path, gap=0.0)
+
+
+@pytest.mark.parametrize(
     ("corpus", "options", "message"),
     [
         (Corpus(MODEL, FIVE[:-1]), {}, "belongs to another corpus"),

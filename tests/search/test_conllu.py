@@ -126,6 +126,10 @@ def test_gaps_do_not_count_in_the_accuracy() -> None:
     [
         ("a b c\n", "line 1: got 1 columns; expected the 10"),
         (TREE + row("x", "a", "X", 0), "line 12: got the number 'x'"),
+        *(
+            (row(number, "a", "X", 0), f"line 1: got the number '{number}'")  # type: ignore[arg-type]
+            for number in ("-1", "1-", ".5", "5.", "1-2-3", "-", "")
+        ),
         (TREE + row(2, "a", "X", 0), "line 12: got word 2; expected word 1"),
         (row(1, "a", "_", 0), "line 1: got no universal tag of 'a'"),
         (row(1, "a", "X", "one"), "line 1: got the head 'one'"),

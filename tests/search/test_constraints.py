@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -21,10 +22,13 @@ from lpsmap_search import (
     expected_counts,
     global_search,
     restarts,
+    sampled_sentences,
     universal_rules,
+    verb_noun_adjective,
     viterbi,
 )
 from lpsmap_search.constraints import ExpectationStep, constrained
+from lpsmap_search.local_search import expectation_step
 from lpsmap_search.sparse_counts import SparseCounts
 
 SYMBOLS = "abc"
@@ -77,7 +81,7 @@ def test_constrained_structures(model: CountModel, share: float) -> None:
     for _ in range(10):
         scores = rng.standard_normal(model.n_parameters)
         constraint = drawn_constraint(corpus, rng, share)
-        value, counts = constrained(e_step(corpus, "viterbi"), constraint)(scores)
+        value, counts = constrained(corpus, e_step(corpus, "viterbi"), constraint)(scores)
         allowed = [f for f in everything if constraint.holds(f)]
         best = max(float(f @ scores) for f in allowed)
         assert constraint.holds(counts)
@@ -101,7 +105,7 @@ def test_constrained_distributions(model: CountModel, method: str) -> None:
     for _ in range(3):
         scores, step = rng.standard_normal(model.n_parameters), e_step(corpus, method)
         constraint = drawn_constraint(corpus, rng, 0.7)
-        value, counts = constrained(step, constraint)(scores)
+        value, counts = constrained(corpus, step, constraint)(scores)
         assert constraint.holds(counts)
         dual = [
             step(scores + x * constraint.weights)[0] - x * constraint.least
@@ -119,7 +123,7 @@ def test_slack_constraints_change_nothing(model: CountModel, method: str) -> Non
     scores = np.random.default_rng(2).standard_normal(model.n_parameters)
     step = e_step(corpus, method)
     constraint = CountConstraint(np.ones(model.n_parameters), 1.0)
-    value, counts = constrained(step, constraint)(scores)
+    value, counts = constrained(corpus, step, constraint)(scores)
     assert value == step(scores)[0]
     assert (counts == step(scores)[1]).all()
 
@@ -162,7 +166,7 @@ def test_what_parameters_make_impossible_is_said() -> None:
     weights[model.names.index("root a")] = 1.0
     scores = np.log(1.0 - weights, where=weights == 0.0, out=np.full_like(weights, -np.inf))
     constraint = CountConstraint(weights, 1.0)
-    assert constrained(e_step(corpus, "viterbi"), constraint)(scores)[0] == -math.inf
+    assert constrained(corpus, e_step(corpus, "viterbi"), constraint)(scores)[0] == -math.inf
     trained = expectation_maximisation(corpus, 1.0 - weights, smoothing=0.0, constraint=constraint)
     assert trained.objective == -math.inf
 
@@ -265,3 +269,116 @@ def test_bad_weights_are_refused(weights: object, message: str) -> None:
     given = weights if isinstance(weights, np.ndarray) else np.full(n, weights or -1.0)
     with pytest.raises(ValueError, match=message):
         restarts(corpus, constraint=CountConstraint(given, 0.0))
+
+
+# -------------------------------------------------------------------- units
+
+
+@pytest.fixture(scope="module")
+def asked() -> tuple[Corpus, CountConstraint]:
+    """Return a small language, and a constraint with weights of about 1 that is hard to satisfy."""
+    model, p = verb_noun_adjective()
+    rng = np.random.default_rng(0)
+    corpus = Corpus(model, [s.tags for s in sampled_sentences(model, p, 6, rng, max_words=5)])
+    weights = rng.random(45) * (rng.random(45) < 0.5)
+    return corpus, CountConstraint(weights, 0.97 * viterbi(corpus, weights)[0])
+
+
+@pytest.mark.parametrize("relaxation", ["lagrangian", "chord"])
+@pytest.mark.parametrize("unit", [1e-9, 1e9, 1e-310])
+def test_searches_do_not_depend_on_the_unit_of_a_constraint(
+    asked: tuple[Corpus, CountConstraint], unit: float, relaxation: str
+) -> None:
+    if relaxation == "chord":
+        pytest.importorskip("highspy")
+    corpus, constraint = asked
+    scaled = CountConstraint(constraint.weights * unit, constraint.least * unit)
+    one, other = (
+        global_search(corpus, n_restarts=2, max_nodes=20, relaxation=relaxation, constraint=c)
+        for c in (constraint, scaled)
+    )
+    assert constraint.holds(other.counts)
+    assert other.objective == pytest.approx(one.objective)
+    assert other.bound == pytest.approx(one.bound, abs=0.1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_expectation_maximisation_does_not_depend_on_the_unit_of_a_constraint(
+    asked: tuple[Corpus, CountConstraint], unit: float, method: str
+) -> None:
+    corpus, constraint = asked
+    scaled = CountConstraint(constraint.weights * unit, constraint.least * unit)
+    start = np.random.default_rng(1).exponential(size=45)
+    one, other = (
+        expectation_maximisation(corpus, start, method, constraint=c, max_steps=3)
+        for c in (constraint, scaled)
+    )
+    assert one.objective > -math.inf
+    assert constraint.holds(other.counts)
+    assert other.objective == pytest.approx(one.objective, rel=1e-6)
+
+
+def test_weights_of_very_different_size_are_satisfied() -> None:
+    """One parameter weighs 1, another 1e-6: its multiplier is 1e6 times as large."""
+    corpus = Corpus(DependencyModelWithValence("abc"), ["ab", "c"])
+    names = np.array(corpus.model.names)
+    weights = 1.0 * (names == "root c") + 1e-6 * (names == "root a")
+    constraint = CountConstraint(weights, 1.0 + 0.9e-6)
+    scores = np.where(names == "root a", -30.0, 0.0)
+    value, counts = constrained(corpus, e_step(corpus, "soft"), constraint)(scores)
+    assert value > -math.inf
+    assert constraint.holds(counts)
+
+
+@pytest.mark.parametrize("least", [True, np.True_, "1", None])
+def test_bounds_that_are_no_numbers_are_refused(least: object) -> None:
+    corpus = Corpus(DependencyModelWithValence("a"), ["aa"])
+    constraint = CountConstraint(np.ones(corpus.model.n_parameters), least)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="constraint: least: got .*; expected a finite number"):
+        global_search(corpus, max_nodes=1, constraint=constraint)
+
+
+@pytest.mark.parametrize("least", [math.inf, -math.inf, math.nan])
+def test_bounds_that_are_not_finite_are_refused(least: float) -> None:
+    corpus = Corpus(DependencyModelWithValence("a"), ["aa"])
+    constraint = CountConstraint(np.ones(corpus.model.n_parameters), least)
+    with pytest.raises(ValueError, match="constraint: least: got .*; expected a finite number"):
+        global_search(corpus, max_nodes=1, constraint=constraint)
+
+
+def test_bounds_are_named_in_the_units_of_the_caller() -> None:
+    corpus = Corpus(DependencyModelWithValence("a"), ["aa"])
+    weights = np.where(np.array(corpus.model.names) == "root a", 2.0**-60, 0.0)
+    for least in (2.0**-59, 1e300):
+        constraint = CountConstraint(weights, least)
+        message = re.escape(f"least is {least}; expected at most {2.0**-60},")
+        with pytest.raises(ValueError, match=message):
+            restarts(corpus, constraint=constraint)
+    restarts(corpus, constraint=CountConstraint(weights, 2.0**-60), n_restarts=1)
+    with pytest.raises(ValueError, match="expected at most 0"):
+        restarts(corpus, constraint=CountConstraint(0.0 * weights, 1e-12))
+    for least in (0.0, -5.0):  # any counts satisfy these
+        restarts(corpus, constraint=CountConstraint(0.0 * weights, least), n_restarts=1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_constrained_steps_do_not_depend_on_earlier_ones(
+    asked: tuple[Corpus, CountConstraint], method: str
+) -> None:
+    corpus, constraint = asked
+    rng = np.random.default_rng(2)
+    step = expectation_step(corpus, method, constraint=constraint)  # type: ignore[arg-type]
+    for scores in rng.standard_normal((4, 45)) * [[1.0], [100.0], [0.01], [1.0]]:
+        fresh = expectation_step(corpus, method, constraint=constraint)  # type: ignore[arg-type]
+        for found, expected in zip(step(scores), fresh(scores), strict=True):
+            assert np.array_equal(found, expected)
+
+
+def test_temperatures_at_which_scores_overflow_are_refused() -> None:
+    corpus = Corpus(MODELS[0], SENTENCES)
+    scores = np.full(corpus.model.n_parameters, -1.0)
+    with pytest.raises(ValueError, match="temperature: got 1e-310; expected more"):
+        SparseCounts(corpus, 1e-310)(scores)
+    scores[corpus.model.names.index("a left a")] = -np.inf  # this one may overflow
+    assert math.isfinite(SparseCounts(corpus, 1e-3)(scores)[0])

@@ -17,7 +17,10 @@ from lpsmap_search import (
     CountConstraint,
     DependencyModelWithValence,
     Trained,
+    expectation_maximisation,
     restarts,
+    sampled_sentences,
+    verb_noun_adjective,
     viterbi,
 )
 from lpsmap_search.incumbents import Incumbent
@@ -103,3 +106,21 @@ def test_the_first_incumbent_satisfies_a_constraint() -> None:
 def test_the_first_incumbent_takes_no_more_than_its_time(corpus: Corpus) -> None:
     score, counts, _ = first_incumbent(corpus, seconds=0.0)
     assert score == pytest.approx(corpus.model.log_likelihood(counts))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [np.ones(44), np.ones((1, 45)), np.full(45, np.nan), np.full(45, np.inf), np.full(45, -1.0)],
+    ids=["short", "axes", "nan", "inf", "negative"],
+)
+def test_bad_parameters_are_refused(corpus: Corpus, parameters: np.ndarray) -> None:
+    model, _ = verb_noun_adjective()
+    with pytest.raises(ValueError, match="^parameters has"):
+        expectation_maximisation(corpus, parameters)
+    with pytest.raises(ValueError, match="^parameters has"):
+        sampled_sentences(model, parameters, 1, np.random.default_rng(0))
+
+
+def test_a_negative_seed_is_named(corpus: Corpus) -> None:
+    with pytest.raises(ValueError, match="seed: got -1; expected an integer of at least 0"):
+        restarts(corpus, seed=-1)

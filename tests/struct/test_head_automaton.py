@@ -277,3 +277,8 @@ def test_tensors_stay_differentiable(graph):
     factor = HeadAutomaton(graph.variable((5, 3)), siblings)
     factor.additionals.sum().backward()
     assert (siblings.grad == 5.0).all()
+
+
+def test_scores_of_siblings_are_needed() -> None:
+    with pytest.raises(TypeError, match="HeadAutomaton: siblings: got None; expected an array"):
+        HeadAutomaton(FactorGraph().variable(3), None)

@@ -89,3 +89,20 @@ def test_limits_without_a_sequence() -> None:
         SequenceSpans(u, steps, 1, max_spans=0, force_budget=True)
     with pytest.raises(ValueError, match="budget is 6"):
         SequenceSpans(u, steps, 6, force_budget=True)
+
+
+def test_spans_longer_than_the_sequence_cannot_be() -> None:
+    for least in (6, 2**40, 2**70):
+        graph = FactorGraph()
+        factor = graph.add(SequenceSpans(graph.variable((5, 2)), np.zeros((2, 2)), 5, least))
+        assert graph.gibbs(factor).count().tolist() == 1  # without visits to the counted state
+        assert factor.min_span.tolist() == [6]
+
+
+@pytest.mark.parametrize("least", [0, -1, [1, 0]])
+def test_spans_have_a_position(least: object) -> None:
+    u = FactorGraph().variable((2, 5, 2))
+    with pytest.raises(ValueError, match="min_span holds (0|-1); expected integers of 1 or more"):
+        SequenceSpans(u, np.zeros((2, 2)), 2, least)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="SequenceSpans: min_span"):
+        SequenceSpans(u, np.zeros((2, 2)), 2, "two")  # type: ignore[arg-type]

@@ -117,14 +117,23 @@ class HypergraphBuilder:
             If they are not numbers.
         ValueError
             If they are not integers, their number differs from that of the heads, there are more
-            than two tails, or a slot or additional is out of range.
+            than two tails, or an item, slot or additional is out of range.
         """
-        head = _integers("heads", heads).reshape(-1, 1)
+        head = _integers("heads", heads)
+        if head.ndim != 1:
+            raise ValueError(f"edges: heads has shape {head.shape}; expected (E,), an item each.")
+        head = head.reshape(-1, 1)
         n = len(head)
         tail, slot, extra = (
             _table(name, values, n)
             for name, values in (("tails", tails), ("slots", slots), ("additionals", additionals))
         )
+        for name, numbers, least in (("head", head, 0), ("tail", tail, -1)):
+            below = numbers[numbers < least]
+            if below.size:
+                raise ValueError(
+                    f"edges: {name} {below[0]} is out of range; expected {least} or more."
+                )
         if tail.shape[1] > 2:
             raise ValueError(f"edges: got {tail.shape[1]} tails; expected at most two.")
         for name, numbers, most in (
@@ -241,6 +250,8 @@ def _counts_below(most: int, number: Any) -> bool:
     """Return whether a value is an integer from 0 to below `most`."""
     if type(number) is int:
         return 0 <= number < most
+    if isinstance(number, (bool, np.bool_)):  # more often a mask than a number
+        return False
     try:
         return bool(0 <= number < most and int(number) == number)
     except (TypeError, ValueError):  # strings and arrays

@@ -23,6 +23,7 @@ from lpsmap_core.api import (
     slot_values,
     zero_unused_scores,
 )
+from lpsmap_dynamic.checked_arrays import checked_additionals, checked_tangent
 from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, add_exactly, sum_exactly
 from lpsmap_dynamic.factor_forest import check_distinct
 from lpsmap_dynamic.graph_gibbs import GraphGibbs
@@ -64,8 +65,10 @@ class Gibbs:
     Notes
     -----
     Scores of -inf forbid. If every structure of a factor is forbidden, its log-partition function
-    is -inf, marginals and entropy are zero, and it has no samples; if a score is NaN or +inf, all
-    results of the factor are NaN. Neither affects other factors.
+    is -inf, marginals and entropy are zero, and it has no samples. If a score is NaN or +inf, its
+    log-partition function, entropy, marginals, additionals, their tangents and log-probabilities
+    are NaN, it has no samples and no best structures, and `count` does not tell. Neither affects
+    other factors.
     """
 
     def __init__(self, factor: Factor, scores: FloatArray, additionals: FloatArray) -> None:
@@ -137,17 +140,29 @@ class Gibbs:
         -------
         tuple
             Tangents in the shapes of `log_partition`, `marginals` and `additionals`.
+
+        Raises
+        ------
+        TypeError
+            If a tangent does not consist of real numbers.
+        ValueError
+            If a shape does not match.
         """
-        d = np.asarray(d_scores, dtype=np.float64)[self._index]
-        d_v = np.zeros(self._scores.eta_v.shape)
+        d = checked_tangent("jvp: d_scores", d_scores, self._n_variables)[self._index]
+        d_v: FloatArray = np.zeros(self._scores.eta_v.shape)
         if d_additionals is not None:
-            d_v = np.asarray(d_additionals, dtype=np.float64).reshape(d_v.shape)
+            shape = self._additional_shape
+            d_v = checked_additionals("jvp: d_additionals", d_additionals, shape).reshape(-1)
         direction = Scores(np.where(self._negated, -d, d), d_v)
         product = self._hessian_product(direction)
         on = np.where(self._negated, 1.0 - self._beliefs.m, self._beliefs.m)
         n = self.factor.n_factors
         change: FloatArray = np.bincount(self._owner, on * d, minlength=n).astype(np.float64)
         change += (self._beliefs.n * d_v).reshape(n, self.factor.n_additionals).sum(axis=1)
+        if self._wrong.any():
+            change[self._wrong] = np.nan
+            product.eta_u[self._wrong[self._owner]] = np.nan
+            product.eta_v[self._wrong[self._owner_v]] = np.nan
         return (
             change.reshape(self.factor.batch_shape),
             self._placed(product.eta_u, tangent=True),
@@ -186,11 +201,11 @@ class Gibbs:
             The structures with their probabilities; fewer than `k` if no more exist.
         """
         k = checked_count("k_best: k", k)
-        check_fits_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
         inference: Inference = self.factor.inference()
         if k > MANY:
             everything = Scores(*map(np.zeros_like, self._scores))
             k = min(k, max([1, *inference.count(everything)]))
+        check_fits_memory("k_best: k", k, STRUCTURE * self.factor.n_factors)
         ranking = inference.k_best(self._rows, self._scores, k)
         return self._distributions(ranking)
 
@@ -235,21 +250,24 @@ class Gibbs:
         flipped = flipped_slots(factor)
         if flipped is not None:
             slots = np.where(flipped, 1.0 - slots, slots)
-        extra = self._extra(additionals, n, k)
+        extra = self._extra(additionals, middle)
         return self._log_probabilities(slots, extra).reshape((*shape[:batch], *middle))
 
-    def _extra(self, additionals: Any, n: int, k: int) -> FloatArray:
+    def _extra(self, additionals: Any, middle: tuple[int, ...]) -> FloatArray:
         """Return the given additionals of k structures of each of n factors as (k, ...)."""
-        shape = n, k, self.factor.n_additionals
+        factor, n, k = self.factor, self.factor.n_factors, math.prod(middle)
+        batch, name = factor.batch_shape, "log_probability: additionals"
         if additionals is None:
-            additionals = np.zeros((n, k, 0))
-        array = real_numbers("log_probability: additionals", additionals)
-        if array.size != math.prod(shape):
-            raise ValueError(
-                f"log_probability: additionals has {array.size} numbers; expected those of {n * k} "
-                f"structures, {shape[2]} each."
-            )
-        return array.reshape(shape).swapaxes(0, 1).reshape(k, n * shape[2]).astype(np.float64)
+            if factor.n_additionals:
+                raise ValueError(
+                    f"{name} is None; expected those of {n * k} structures, "
+                    f"{factor.n_additionals} each."
+                )
+            additionals = np.empty(0)
+        event = self._additional_shape[len(batch) :] if factor.n_additionals else (0,)
+        numbers = checked_additionals(name, additionals, (*batch, *middle, *event))
+        of_factors = numbers.reshape(n, k, factor.n_additionals)
+        return of_factors.swapaxes(0, 1).reshape(k, n * factor.n_additionals)
 
     def _log_probabilities(self, slots: FloatArray, additionals: FloatArray) -> Any:
         """Return (n_factors, k) log-probabilities."""

@@ -19,6 +19,11 @@ from lpsmap_core.api import (
     real_numbers,
     zero_unused_scores,
 )
+from lpsmap_dynamic.checked_arrays import (
+    checked_additionals,
+    checked_list,
+    checked_tangent,
+)
 from lpsmap_dynamic.exact_sums import MAX_SUMMABLE, sum_exactly
 from lpsmap_dynamic.factor_forest import FactorForest
 from lpsmap_dynamic.forest_sums import ForestSums
@@ -161,12 +166,18 @@ class GraphGibbs:
         -------
         tuple
             (n_components,) and (n_variables,) tangents, and those of all declarations' additionals.
+
+        Raises
+        ------
+        TypeError
+            If a tangent does not consist of real numbers.
+        ValueError
+            If a shape, or the number of tangents of additionals, does not match.
         """
-        d_u = np.array(d_scores, dtype=np.float64)
+        d_u = checked_tangent("jvp: d_scores", d_scores, len(self._owner))
         d_v = np.zeros(len(self._scores.eta_v))
         if d_additionals is not None:
-            flat = [np.asarray(d, dtype=np.float64).reshape(-1) for d in d_additionals]
-            d_v = np.concatenate([np.empty(0), *flat])
+            [d_v] = self._flat_additionals("jvp: d_additionals", d_additionals, ())
         product = self._hessian_product(Scores(d_u, d_v))
         size = self._forest.n_components + 1
         change: FloatArray = np.add(
@@ -174,6 +185,10 @@ class GraphGibbs:
             np.bincount(self._owner_v, self._beliefs.n * d_v, minlength=size),
             dtype=np.float64,
         )
+        if self._wrong.any():
+            change[self._wrong] = np.nan
+            product.eta_u[self._wrong[self._owner]] = np.nan
+            product.eta_v[self._wrong[self._owner_v]] = np.nan
         factors = self._forest.factors
         d_n = [product.eta_v[self._additionals(f)].reshape(self._shape(f)) for f in factors]
         return change[:-1], product.eta_u, d_n
@@ -252,31 +267,21 @@ class GraphGibbs:
                 f"log_probability: values has shape {x.shape}; expected ({n_variables},) or "
                 f"(n, {n_variables}), one number for every variable of the graph."
             )
-        extra = self._flat_additionals(additionals, math.prod(x.shape[:-1]))
+        extra = self._flat_additionals("log_probability: additionals", additionals, x.shape[:-1])
         log_probability = self._log_probabilities(np.atleast_2d(x), extra)
         return log_probability.reshape(*x.shape[:-1], self._forest.n_components)
 
-    def _flat_additionals(self, additionals: list[Any] | None, n: int) -> FloatArray:
-        """Return the (n, n_additionals) additionals of n assignments."""
-        factors = self._forest.factors
-        arrays = [np.empty(0) for _ in factors] if additionals is None else list(additionals)
-        if len(arrays) != len(factors):
-            raise ValueError(
-                f"log_probability: additionals has {len(arrays)} entries; expected "
-                f"{len(factors)}, one for every declaration of the graph."
-            )
+    def _flat_additionals(
+        self, name: str, additionals: list[Any] | None, middle: tuple[int, ...]
+    ) -> FloatArray:
+        """Return additionals of n assignments, with these leading axes, as (n, n_additionals)."""
+        factors, n = self._forest.factors, math.prod(middle)
+        given = [np.empty(0) for _ in factors] if additionals is None else additionals
         flat = [np.empty((n, 0))]
-        for factor, x in zip(factors, arrays, strict=True):
-            numbers, size = (
-                real_numbers("log_probability: additionals", x),
-                math.prod(self._shape(factor)),
-            )
-            if numbers.size != n * size:
-                raise ValueError(
-                    f"log_probability: the additionals of {factor!r} are {numbers.size} numbers; "
-                    f"expected {n * size}, those of {n} assignments."
-                )
-            flat.append(numbers.astype(np.float64).reshape(n, size))
+        for factor, x in zip(factors, checked_list(name, given, len(factors)), strict=True):
+            shape = (*middle, *self._shape(factor))
+            numbers = checked_additionals(f"{name} of {factor!r}", x, shape, len(middle))
+            flat.append(numbers.reshape(n, math.prod(self._shape(factor))))
         return np.concatenate(flat, axis=1)
 
     def _log_probabilities(self, values: FloatArray, additionals: FloatArray) -> Any:

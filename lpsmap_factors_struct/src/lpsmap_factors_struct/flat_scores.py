@@ -39,8 +39,20 @@ def flat_scores(
     -------
     array
         An array of shape ``batch_shape + (numbers in all blocks,)``.
+
+    Raises
+    ------
+    TypeError
+        If there are no arrays, or their libraries differ.
+    ValueError
+        If an array does not broadcast.
     """
     arrays = {key: as_scores(f"{name}: {key}", x) for key, x in scores.items() if x is not None}
+    if not arrays:
+        raise TypeError(
+            f"{name}: {' and '.join(event_shapes)}: got None; expected an array of scores. Pass "
+            "zeros for no preferences."
+        )
     xp = _shared_library(name, arrays)
     first = next(iter(arrays.values()))
     blocks = []

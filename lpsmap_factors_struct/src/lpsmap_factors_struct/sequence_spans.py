@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lpsmap_core import Factor, FactorGraph, Variables
-from lpsmap_core.api import BoolArray, IntArray
+from lpsmap_core.api import BoolArray, IntArray, whole_numbers
 from lpsmap_dynamic import DynamicProgram, HypergraphBuilder, Row
 from lpsmap_factors_struct.sequence_budget import SequenceBudget
 from lpsmap_factors_struct.viterbi import step_stride
@@ -105,7 +105,7 @@ class SequenceSpans(SequenceBudget):
     TypeError
         As for `SequenceBudget`.
     ValueError
-        As for `SequenceBudget`, or if no sequence satisfies the limits.
+        As for `SequenceBudget`, or if a `min_span` is below 1, or no sequence satisfies the limits.
     """
 
     map_kernel = staticmethod(DynamicProgram.map_kernel)
@@ -143,17 +143,26 @@ class SequenceSpans(SequenceBudget):
         )
         length, n_states = self.event_shape
         most = length if max_spans is None else max_spans
-        self.min_span = np.maximum(self.counts("min_span", min_span), 1)
+        name = type(self).__name__
+        shortest = np.min(whole_numbers(f"{name}: min_span", min_span), initial=1)
+        if shortest < 1:
+            raise ValueError(
+                f"{name}: min_span holds {shortest}; expected integers of 1 or more. Use "
+                "max_spans=0 for no spans."
+            )
+        self.min_span = self.counts("min_span", min_span)
         self.max_spans = np.minimum(self.counts("max_spans", most), length)
         lengths_of = np.diff(self.offsets) // n_states
         visits = lengths_of if n_states == 1 else np.where(self.force_budget != 0, self.budget, 0)
         wrong = (visits > 0) & ((visits < self.min_span) | (self.max_spans == 0))
         for f in np.flatnonzero(wrong)[:1].tolist():
             raise ValueError(
-                f"{type(self).__name__}: factor {f} needs {visits[f]} positions in the counted "
+                f"{name}: factor {f} needs {visits[f]} positions in the counted "
                 f"state, but min_span is {self.min_span[f]} and max_spans is {self.max_spans[f]}; "
                 "expected a budget of min_span or more, and at least one span."
             )
+        # longer spans than the sequence are impossible; the automaton has a place for each position
+        self.min_span = np.minimum(self.min_span, length + 1)
 
     @classmethod
     def examples(cls) -> list[Factor]:

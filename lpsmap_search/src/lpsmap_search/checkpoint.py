@@ -150,11 +150,11 @@ class Checkpoint:
             header = json.loads(arrays.pop("header").tobytes())
             if header["format"] != FORMAT:
                 raise ValueError(header["format"])
-            version = int(header["version"])
-        self._check_subject(version, header)
+            version, subject = int(header["version"]), dict(header["subject"])
+        self._check_subject(version, subject)
         with self._damage():
-            state = _state(space, header, arrays)
-        self._check_gap(header["gap"], state)
+            state, gap = _state(space, header, arrays), float(header["gap"])
+        self._check_gap(gap, state)
         return state
 
     @contextmanager
@@ -168,7 +168,7 @@ class Checkpoint:
                 "start again, or choose another path."
             ) from error
 
-    def _check_subject(self, version: int, header: Mapping[str, Any]) -> None:
+    def _check_subject(self, version: int, subject: Mapping[str, Any]) -> None:
         if version > VERSION:
             raise ValueError(
                 f"checkpoint: {self.path} has format {version}; expected at most {VERSION}. It was "
@@ -177,7 +177,7 @@ class Checkpoint:
         wrong = [
             name
             for name, expected in self._subject._asdict().items()
-            if header["subject"].get(name) != expected
+            if subject.get(name) != expected
         ]
         if wrong:
             raise ValueError(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
-from lpsmap_core.api import checked_number
+import numpy as np
+
+from lpsmap_core.api import FloatArray, checked_number, real_numbers
+from lpsmap_search.count_model import CountModel
 
 
 def checked_nonnegative(name: str, value: float) -> float:
@@ -32,6 +35,31 @@ def checked_positive(name: str, value: float) -> float:
         If it is not positive, NaN or infinite.
     """
     return checked_number(name, value, "a finite number above 0", lambda x: 0.0 < x < math.inf)
+
+
+def checked_parameters(model: CountModel, parameters: FloatArray) -> FloatArray:
+    """Return validated initial parameters of a model, which need not be normalised.
+
+    Raises
+    ------
+    TypeError
+        If they are not real numbers.
+    ValueError
+        If they are not of shape (M,), or one is negative, NaN or infinite.
+    """
+    numbers = real_numbers("parameters", parameters).astype(np.float64)
+    n = model.n_parameters
+    if numbers.shape != (n,):
+        raise ValueError(
+            f"parameters has shape {numbers.shape}; expected ({n},), a number for each parameter "
+            "of the model."
+        )
+    if not (np.isfinite(numbers).all() and (numbers >= 0.0).all()):
+        raise ValueError(
+            "parameters has a negative, infinite or NaN entry; expected 0 or more. Use np.exp for "
+            "logarithms."
+        )
+    return numbers
 
 
 def checked_time(seconds: float | None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,10 +133,9 @@ def _row(path: Path, number: int, line: str, expected: int) -> _Row | None:
             path, number, f"got {len(columns)} columns; expected the 10 of CoNLL-U, between tabs."
         )
     name, word, _, tag, _, _, head, relation, *_ = columns
-    if name.isascii() and name.replace("-", ".", 1).replace(".", "", 1).isdigit():
-        if not name.isdigit():
-            return None
-    else:
+    if re.fullmatch(r"\d+[-.]\d+", name, re.ASCII):
+        return None
+    if not re.fullmatch(r"\d+", name, re.ASCII):
         _refuse(path, number, f"got the number {name!r} of a word; expected {expected}.")
     if int(name) != expected:
         _refuse(path, number, f"got word {name}; expected word {expected}. Number words from 1.")

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from lpsmap_core.api import FloatArray
+from lpsmap_core.api import FloatArray, checked_number, real_numbers
 from lpsmap_search.corpus import Corpus
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.viterbi import viterbi
@@ -18,13 +17,17 @@ ExpectationStep = Callable[[FloatArray], tuple[float, FloatArray]]
 """An E-step: a function of scores that returns a value and counts, its gradient."""
 
 CONSTRAINT_TOLERANCE = 1e-9
-"""Relative tolerance on the weighted counts of a constraint."""
+"""Tolerance on the weighted counts of a constraint whose largest weight is 1, or relative to its
+bound, if that is larger; see `checked_constraint`."""
 
 EXCESS_TOLERANCE = 1e-4
 """Relative excess of a constraint at which the search for a multiplier stops."""
 
 MAX_CUTS = 100
 """Maximum steps of the search for a multiplier; each at least halves the interval."""
+
+MAX_GROWTH = 100
+"""Maximum number of multipliers, each four times the one before, tried for one that is enough."""
 
 UNIVERSAL_TAGS = (
     *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM"),
@@ -108,16 +111,21 @@ def universal_rules(corpus: Corpus, share: float = 0.75) -> CountConstraint:
 
 
 def checked_constraint(corpus: Corpus, constraint: CountConstraint) -> CountConstraint:
-    """Validate that structures of a corpus can satisfy a constraint.
+    """Return an equivalent constraint that structures of a corpus can satisfy.
+
+    Its largest weight is 1, so that tolerances do not depend on the scale of the weights; if all
+    are zero, they stay. A bound below 0, which all counts satisfy, becomes 0.
 
     Raises
     ------
+    TypeError
+        If the weights or the bound are not numbers.
     ValueError
-        If its weights are not of shape (M,), one is negative, NaN or infinite, or no structures
-        reach the lower bound.
+        If the weights are not of shape (M,), one is negative, NaN or infinite, the bound is NaN or
+        infinite, or no structures reach it.
     """
     n = corpus.model.n_parameters
-    weights: npt.NDArray[np.float64] = np.asarray(constraint.weights, dtype=np.float64)
+    weights = real_numbers("constraint: weights", constraint.weights).astype(np.float64)
     if weights.shape != (n,):
         raise ValueError(
             f"constraint: weights has shape {weights.shape}; expected ({n},), a weight for each "
@@ -127,17 +135,21 @@ def checked_constraint(corpus: Corpus, constraint: CountConstraint) -> CountCons
         raise ValueError(
             "constraint: weights has a negative, infinite or NaN entry; expected 0 or more."
         )
-    checked = CountConstraint(weights, float(constraint.least))
-    most, counts = viterbi(corpus, weights)
-    if not checked.holds(counts):
+    least = checked_number("constraint: least", constraint.least, "a finite number", math.isfinite)
+    unit = float(weights.max()) or abs(least) or 1.0
+    checked = CountConstraint(weights / unit, max(0.0, least / unit))
+    most, counts = viterbi(corpus, checked.weights)
+    if checked.least == math.inf or not checked.holds(counts):
         raise ValueError(
-            f"constraint: least is {checked.least}; expected at most {most}, the maximum over "
+            f"constraint: least is {least}; expected at most {most * unit}, the maximum over "
             "structures of the corpus."
         )
     return checked
 
 
-def constrained(e_step: ExpectationStep, constraint: CountConstraint) -> ExpectationStep:
+def constrained(
+    corpus: Corpus, e_step: ExpectationStep, constraint: CountConstraint
+) -> ExpectationStep:
     """Return an E-step whose counts satisfy a constraint.
 
     An E-step maximises ``<scores, counts> + R`` over structures or distributions, where R depends
@@ -156,19 +168,23 @@ def constrained(e_step: ExpectationStep, constraint: CountConstraint) -> Expecta
 
     Parameters
     ----------
+    corpus
+        The sentences.
     e_step
         A function of scores that returns the maximum and the counts that attain it.
     constraint
-        The constraint on the counts.
+        The constraint on the counts, whose largest weight is about 1.
     """
-    return _Constrained(e_step, constraint)
+    return _Constrained(corpus, e_step, constraint)
 
 
 class _Constrained:
-    """A constrained E-step; it starts near the last multiplier."""
+    """A constrained E-step. It has no state: results do not depend on earlier calls."""
 
-    def __init__(self, e_step: ExpectationStep, constraint: CountConstraint) -> None:
-        self._e_step, self._constraint, self._last = e_step, constraint, 1.0
+    def __init__(
+        self, corpus: Corpus, e_step: ExpectationStep, constraint: CountConstraint
+    ) -> None:
+        self._corpus, self._e_step, self._constraint = corpus, e_step, constraint
 
     def __call__(self, scores: FloatArray) -> tuple[float, FloatArray]:
         below = self._tangent(scores, 0.0)
@@ -176,28 +192,33 @@ class _Constrained:
             return below.value, below.counts
         if self._constraint.holds(below.counts):
             return below.value, below.counts
-        bracket = self._bracket(scores, below)
+        bracket = self._bracket(scores, below) if self._is_possible(scores) else None
         if bracket is None:
             return -math.inf, np.zeros_like(scores)
         above = self._narrow(scores, *bracket)
-        self._last = above.x
         return above.value - above.x * float(self._constraint.weights @ above.counts), above.counts
 
     def _tangent(self, scores: FloatArray, x: float) -> _Tangent:
         value, counts = self._e_step(scores + x * self._constraint.weights)
         return _Tangent(x, value, counts, self._constraint.excess(counts), self._constraint.least)
 
+    def _is_possible(self, scores: FloatArray) -> bool:
+        """Return whether structures of finite score satisfy the constraint."""
+        weights = np.where(scores > -np.inf, self._constraint.weights, -np.inf)
+        return self._constraint.holds(viterbi(self._corpus, weights)[1])
+
     def _bracket(self, scores: FloatArray, below: _Tangent) -> tuple[_Tangent, _Tangent] | None:
-        """Return a multiplier that is too small and one that is large enough, or None."""
-        x = self._last
-        largest = 1e6 * max(1.0, float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)))
-        while True:
-            above = self._tangent(scores, x)
+        """Return a multiplier that is too small and one that is large enough.
+
+        Some multiplier is large enough if the constraint can be satisfied. None is only returned if
+        rounding errors hide it.
+        """
+        for x in 4.0 ** np.arange(MAX_GROWTH):
+            above = self._tangent(scores, float(x))
             if self._constraint.holds(above.counts):
                 return below, above
-            if x > largest:
-                return None
-            below, x = above, 4.0 * x
+            below = above
+        return None
 
     def _narrow(self, scores: FloatArray, below: _Tangent, above: _Tangent) -> _Tangent:
         """Return the smallest multiplier found at which the constraint holds."""

@@ -15,7 +15,12 @@ import numpy as np
 
 from lpsmap_core import Deadline, ended_by_ctrl_c
 from lpsmap_core.api import FloatArray, checked_count
-from lpsmap_search.checks import checked_nonnegative, checked_positive, checked_time
+from lpsmap_search.checks import (
+    checked_nonnegative,
+    checked_parameters,
+    checked_positive,
+    checked_time,
+)
 from lpsmap_search.constraints import (
     CountConstraint,
     ExpectationStep,
@@ -99,9 +104,10 @@ def expectation_maximisation(
     Raises
     ------
     ValueError
-        If an option is out of range, the parameters are not of shape (M,), or no structures satisfy
-        the constraint.
+        If an option is out of range, the parameters are not of shape (M,), one is negative, NaN or
+        infinite, or no structures satisfy the constraint.
     """
+    parameters = checked_parameters(corpus.model, parameters)
     smoothing = checked_nonnegative("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
     if constraint is not None:
@@ -132,7 +138,7 @@ def expectation_step(
         raise ValueError(f"method: got {method!r}; expected 'viterbi', 'soft' or 'sparsemap'.")
     step = steps[method] if method in steps else SparseCounts(corpus, temperature)
     if constraint is not None:
-        step = constrained(step, constraint)
+        step = constrained(corpus, step, constraint)
     if method != "viterbi":
         return step
 
@@ -204,7 +210,7 @@ def restarts(
     threads
         Number of threads. The result does not depend on it, except through a time limit.
     seed
-        The seed of random numbers.
+        The seed of random numbers, at least 0.
     deadline
         A deadline, if the restarts are part of a larger computation; or None.
     report
@@ -220,6 +226,7 @@ def restarts(
     smoothing = checked_nonnegative("smoothing", smoothing)
     max_steps = checked_count("max_steps", max_steps)
     n_restarts, threads = checked_count("n_restarts", n_restarts), checked_count("threads", threads)
+    seed = checked_count("seed", seed, least=0)
     deadline = Deadline(checked_time(max_time), within=deadline)
     n_threads = min(threads, n_restarts)
     if constraint is not None:

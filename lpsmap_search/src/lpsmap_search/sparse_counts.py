@@ -45,8 +45,8 @@ def sparse_counts(
     Raises
     ------
     ValueError
-        If the temperature is not positive, the scores are not of shape (M,), or one is NaN or
-        infinite.
+        If the temperature is not positive, or so small that scores divided by it overflow, the
+        scores are not of shape (M,), or one is NaN or infinite.
     """
     return SparseCounts(corpus, temperature)(scores)
 
@@ -70,7 +70,14 @@ class SparseCounts:
         scores = checked_scores(corpus, scores)
         if viterbi(corpus, scores)[0] == -math.inf:
             return -math.inf, np.zeros(len(scores))
-        rows = np.tile(scores / self._temperature, (len(corpus.sentences), 1))
+        with np.errstate(over="ignore"):
+            scaled = scores / self._temperature
+        if (np.isfinite(scores) & ~np.isfinite(scaled)).any():
+            raise ValueError(
+                f"temperature: got {self._temperature}; expected more, since scores divided by it "
+                "overflow. Use Viterbi EM for a temperature of almost 0."
+            )
+        rows = np.tile(scaled, (len(corpus.sentences), 1))
         self._graph.rescore(self._factor, rows)
         solution = self._graph.solve(threads=1)
         counts = corpus.multiplicity @ self._graph.additionals_of(self._factor)

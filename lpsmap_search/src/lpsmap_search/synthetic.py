@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lpsmap_core.api import FloatArray, checked_count
+from lpsmap_search.checks import checked_parameters
 from lpsmap_search.dependency_model import DependencyModelWithValence
 from lpsmap_search.half_spans import LEFT, RIGHT
 from lpsmap_search.tagged_sentence import ROOT, TaggedSentence
@@ -63,9 +64,10 @@ def sampled_sentences(
     Raises
     ------
     ValueError
-        If an option is out of range, or no tree is short enough.
+        If an option is out of range, the parameters are not of shape (M,), one is negative, NaN or
+        infinite, or no tree is short enough.
     """
-    parameters = model.normalised(np.asarray(parameters, dtype=np.float64))
+    parameters = model.normalised(checked_parameters(model, parameters))
     max_words = checked_count("max_words", max_words)
     draw = _Tree(model, parameters, rng, max_words)
     return [draw() for _ in range(checked_count("n_sentences", n_sentences))]

@@ -275,6 +275,19 @@ def test_another_api_version(version: Any, words: str) -> None:
         Registry().register(module, Plugin("a", "pack-a", "1.2"))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_plugin_whose_warning_is_an_error_is_not_registered() -> None:
+    found = Registry()
+    one = Plugin("a", "pack-a", "1.2")
+    for _ in range(2):  # again, as it is not registered already
+        with pytest.raises(PluginWarning):
+            found.register(misspelt("lpsmap_graphs", False), one)
+    assert found.plugins == []
+    with pytest.raises(PluginWarning), registered(plugin([A]), misspelt("lpsmap_graphs", False)):
+        pass
+    assert not hasattr(lpsmap, "A")
+
+
 def test_registered_for_a_while() -> None:
     assert not hasattr(lpsmap, "A")
     with registered(plugin([A]), plugin([B])) as found:

@@ -12,7 +12,7 @@ ORACLE = frozenset({"solve_map", "vertex"})
 OPTIONAL = (
     *KERNELS,
     *("_kernel_numbers", "as_tables", "expected_failures", "gibbs", "inference", "jvp"),
-    *("linear_constraints", "local_solver", "log_partition", "necessary_constraints"),
+    *("linear_constraints", "local_solver", "log_partition", "min_paths", "necessary_constraints"),
     *("projection_iterates", "solve_sparsemap", "tensor_oracle", "unused", "vertex_sizes"),
 )
 """The attributes of the protocol that describe the structures of a type."""

@@ -198,11 +198,15 @@ class Registry:
         self._manager.register(module, name=plugin.key)
         self.plugins.append(plugin)
         self._forget()
-        for advice in self._misspelt(module):
-            _warn(
-                f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
-                f"{advice} Until then it is never called."
-            )
+        try:
+            for advice in self._misspelt(module):
+                _warn(
+                    f"lpsmap: the plugin {plugin.name!r} of {plugin.distribution} {plugin.version} "
+                    f"{advice} Until then it is never called."
+                )
+        except BaseException:  # such as the warning itself, if warnings are errors
+            self.unregister(plugin)
+            raise
 
     def unregister(self, plugin: Plugin) -> None:
         """Remove a plugin."""

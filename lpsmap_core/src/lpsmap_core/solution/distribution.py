@@ -84,7 +84,8 @@ class Distribution:
         flipped = flipped_slots(factor)
         if flipped is not None:
             local = np.where(flipped[slots], 1.0 - local, local)
-        return np.array([placed_values(factor, self._number, m) for m in local])
+        values = [placed_values(factor, self._number, m) for m in local]
+        return np.array(values).reshape(len(self), *factor.event_shape)
 
     @property
     def additionals(self) -> FloatArray:

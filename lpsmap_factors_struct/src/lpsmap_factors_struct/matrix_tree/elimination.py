@@ -265,7 +265,7 @@ def entropy_of_trees(n: int, single_root: bool, halves: Halves, entropies: Float
     ----------
     n, single_root, halves
         As for `eliminate_trees`.
-    doubts
+    entropies
         (n, n + 1) the entropies of the arcs' labels. Overwritten.
     """
     systems, width, entropy = halves.systems, n + 1, 0.0
