@@ -15,8 +15,9 @@ def checked_additionals(
 ) -> FloatArray:
     """Return numbers for additionals in their shape; they may also be flat, in C order.
 
-    Flat may be all of them, or those behind the first `n_leading` axes. Axes of length 1 do not
-    count. Another shape of the same size would assign the numbers to the wrong additionals.
+    Flat may be all of them, those behind the first `n_leading` axes, or the axes of the batch
+    between these and the last one. Axes of length 1 do not count. Another shape of the same size
+    would assign the numbers to the wrong additionals.
 
     Raises
     ------
@@ -28,7 +29,8 @@ def checked_additionals(
     numbers = real_numbers(name, value)
     size = math.prod(shape)
     rows = *shape[:n_leading], math.prod(shape[n_leading:])
-    accepted = [_long_axes(each) for each in (shape, rows, (size,))]
+    by_factor = *shape[:n_leading], math.prod(shape[n_leading:-1]), *shape[-1:]
+    accepted = [_long_axes(each) for each in (shape, by_factor, rows, (size,))]
     if numbers.size != size or (size and _long_axes(numbers.shape) not in accepted):
         raise ValueError(
             f"{name} has shape {numbers.shape}; expected {shape}, or the same {size} numbers in a "

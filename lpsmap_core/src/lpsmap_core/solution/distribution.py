@@ -84,8 +84,9 @@ class Distribution:
         flipped = flipped_slots(factor)
         if flipped is not None:
             local = np.where(flipped[slots], 1.0 - local, local)
-        values = [placed_values(factor, self._number, m) for m in local]
-        return np.array(values).reshape(len(self), *factor.event_shape)
+        if not len(local):
+            return np.zeros((0, *factor.event_shape))
+        return np.array([placed_values(factor, self._number, m) for m in local])
 
     @property
     def additionals(self) -> FloatArray:
