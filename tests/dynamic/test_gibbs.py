@@ -266,9 +266,8 @@ def test_additionals_have_their_own_axes() -> None:
     logs = gibbs.log_probability(best.variables, best.additionals)
     flat = gibbs.log_probability(best.variables, best.additionals.reshape(-1))
     np.testing.assert_array_equal(flat, logs)
-    for wrong in (best.additionals.swapaxes(0, 1), best.additionals.reshape(8, 8)):
-        with pytest.raises(ValueError, match=r"additionals has shape .*; expected \(2, 4, 8\)"):
-            gibbs.log_probability(best.variables, wrong)
+    with pytest.raises(ValueError, match=r"additionals has shape .*; expected \(2, 4, 8\)"):
+        gibbs.log_probability(best.variables, best.additionals.swapaxes(0, 1))
     with pytest.raises(ValueError, match=r"d_additionals has shape \(8, 2\); expected \(2, 8\)"):
         gibbs.jvp(np.zeros(12), np.zeros((8, 2)))
     d = rng.standard_normal((2, 8))
