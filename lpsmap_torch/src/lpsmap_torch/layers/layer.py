@@ -424,7 +424,8 @@ class Layer(TemperatureMixin):
         parameters, instances = self._validate(scores, **inputs)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
         graph, shape = TorchFactorGraph(), tuple(scores.shape)
-        built = self._lay_out(graph, shape, instances.on_host(), n_parameters)
+        with torch.device("cpu"):  # variables without scores are there, whatever the default device
+            built = self._lay_out(graph, shape, instances.on_host(), n_parameters)
         built.prepare = self._prepare
         prepared = self._prepare(scores)
         if divides:
