@@ -93,7 +93,7 @@ class TorchGibbs(_OnTensors, Gibbs):
             m = torch.where(tensor(flipped), 1.0 - m, m)
         if factor.keep is None:
             return self._cast(m.reshape(factor.variables.shape))
-        placed = torch.zeros(factor.variables.shape, dtype=m.dtype)
+        placed = m.new_zeros(factor.variables.shape)
         return self._cast(placed.masked_scatter(tensor(factor.keep), m))
 
     @property
@@ -111,10 +111,10 @@ class TorchGibbs(_OnTensors, Gibbs):
     @_with_gradients
     def _local(self) -> tuple[Tensor, Tensor, Tensor]:
         """Scores of slots and additionals, and the total score of negated variables per factor."""
-        blocks, eta_v = list(map(_flat, self._blocks)), torch.empty(0, dtype=torch.float64)
+        blocks, eta_v = list(map(_flat, self._blocks)), _zeros(0)
         if self._additional_scores is not None:
             eta_v = _flat(self._additional_scores)
-        constant = torch.zeros(self.factor.n_factors, dtype=torch.float64)
+        constant = _zeros(self.factor.n_factors)
         span = self.factor.variables.span
         if span is not None and self.factor.keep is None:  # a whole block, not negated
             whole = blocks[0] if len(blocks) == 1 else torch.cat(blocks)[span]
@@ -176,7 +176,7 @@ def attach_beliefs(
 
     entropy, m, n = with_backward([*map(tensor, beliefs[1:4])], backward, eta_u, eta_v)
     log_z = torch.from_numpy(np.add(*gibbs._log_partition))
-    slopes, each = [m, n, torch.ones_like(log_z)], torch.arange(len(log_z))
+    slopes, each = [m, n, torch.ones_like(log_z)], tensor(np.arange(len(log_z)))
     log_z = with_slopes(log_z, [eta_u, eta_v, constant], slopes, [*owners, each])
     return log_z, entropy, m, n
 
@@ -290,13 +290,13 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         """Scores of all variables and additionals, flat on the host."""
         blocks = [_flat(block) for block in self._blocks]
         additionals = [_flat(block) for block in self._additional_scores if block is not None]
-        return torch.cat(blocks), torch.cat([torch.empty(0, dtype=torch.float64), *additionals])
+        return torch.cat(blocks), torch.cat([_zeros(0), *additionals])
 
     @cached_property
     @_with_gradients
     def _tensors(self) -> tuple[Tensor, ...]:
         """Log-partition functions, entropies, marginals and expected counts, flat on the host."""
-        constant = torch.zeros(self._forest.n_components + 1, dtype=torch.float64)
+        constant = _zeros(self._forest.n_components + 1)
         return attach_beliefs(self, *self._flat_scores, constant)
 
     def _log_probabilities(self, values: FloatArray, additionals: FloatArray) -> Tensor:
@@ -311,3 +311,8 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
 
 def _flat(block: Tensor) -> Tensor:
     return block.to(device="cpu", dtype=torch.float64).reshape(-1)
+
+
+def _zeros(n: int) -> Tensor:
+    """Return zeros on the host, whatever the default device."""
+    return torch.zeros(n, dtype=torch.float64, device="cpu")

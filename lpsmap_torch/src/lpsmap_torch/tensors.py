@@ -48,7 +48,7 @@ def numbers(tensor: Tensor) -> NDArray[np.float64]:
     """
     plain = tensor.detach()
     if plain.is_cuda:
-        pinned = torch.empty(plain.shape, dtype=torch.float64, pin_memory=True)
+        pinned = torch.empty(plain.shape, dtype=torch.float64, device=_HOST, pin_memory=True)
         pinned.copy_(plain.to(torch.float64), non_blocking=True)
         torch.cuda.current_stream(plain.device).synchronize()
         plain = pinned

@@ -260,9 +260,9 @@ def packed(name: str, value: Any, tensors: list[Tensor]) -> str:
         kind, tensor = "tensor", value
     elif isinstance(value, (int, float)):
         dtype = torch.int64 if isinstance(value, int) else torch.float64
-        kind, tensor = "number", torch.full((), value, dtype=dtype)
+        kind, tensor = "number", torch.full((), value, dtype=dtype, device="cpu")
     elif isinstance(value, np.ndarray):
-        kind, tensor = "array", torch.as_tensor(value)
+        kind, tensor = "array", torch.as_tensor(value, device="cpu")
     else:
         raise TypeError(
             f"{name}: got {kind_of(value)}; expected tensors, arrays, numbers, strings, booleans "

@@ -376,7 +376,7 @@ def test_layers_take_scores_of_transitions() -> None:
 
 
 def test_layers_work_under_vmap() -> None:
-    """Active sets read numbers from the device, so that core's engine solves within transforms."""
+    """Active sets read numbers of the device, which transforms do not have."""
     layer, scores = SparseMAP(BinaryTree, engine="tensor", tol=1e-11), normal(3, 2, 4, 4)
     found = torch.func.vmap(layer)(scores)
     torch.testing.assert_close(found, layer(scores), rtol=0, atol=1e-9)

@@ -314,30 +314,18 @@ class Layer(TemperatureMixin):
         self._check_exportable()
         parameters, instances = self._validate(scores, **inputs)
         scaled, parameters = self._divide(self._prepare(scores), parameters)
-        marginals, eager = None, is_eager(scaled)
-        if not torch.compiler.is_compiling():
-            marginals = self._solve(scaled, parameters, instances, on_host=eager)
-        if marginals is None:
+        if is_eager(scaled):
+            marginals = self._solve(scaled, parameters, instances)
+        else:  # a solve reads numbers, which only the operator has
             others = {"parameters": parameters, **instances._asdict()}
             marginals = traced_call(self._name, scores.ndim, scaled, others)
         if marginals.dtype is not scores.dtype:
             marginals = marginals.to(scores.dtype)
         return self._finish(marginals, inputs)
 
-    def _solve(
-        self,
-        scores: Tensor,
-        parameters: Tensor | None,
-        instances: Instances,
-        on_host: bool = True,
-    ) -> Tensor | None:
-        """Return the marginals of validated tensors.
-
-        Without `on_host`, they are None if no engine solves on the device of the scores.
-        """
+    def _solve(self, scores: Tensor, parameters: Tensor | None, instances: Instances) -> Tensor:
+        """Return the marginals of validated tensors."""
         on_device = engine_on(scores.device.type, self.engine) is not None
-        if not (on_device or on_host):
-            return None
         arrays, shape = instances.on_host(), tuple(scores.shape)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
 
@@ -349,15 +337,11 @@ class Layer(TemperatureMixin):
         with self._layouts.graph((shape, n_parameters, arrays.key), build) as built:
             given, options = (built, scores, parameters), self._options
             marginals = marginals_on_device(*given, options) if on_device else None
-            if marginals is None and on_host:
-                marginals = marginals_on_host(*given, options)
-            return marginals
+            return marginals_on_host(*given, options) if marginals is None else marginals
 
     def _evaluate(self, scores: Tensor, *, parameters: Tensor | None, **instances: Any) -> Tensor:
         """Return the marginals in a traced call."""
-        marginals = self._solve(scores, parameters, Instances(**instances))
-        assert marginals is not None
-        return marginals.to(scores.dtype)
+        return self._solve(scores, parameters, Instances(**instances)).to(scores.dtype)
 
     def _check_exportable(self) -> None:
         if self._unspecified and _is_exporting():
@@ -440,7 +424,8 @@ class Layer(TemperatureMixin):
         parameters, instances = self._validate(scores, **inputs)
         n_parameters = 0 if parameters is None else parameters.shape[-1]
         graph, shape = TorchFactorGraph(), tuple(scores.shape)
-        built = self._lay_out(graph, shape, instances.on_host(), n_parameters)
+        with torch.device("cpu"):  # variables without scores are there, whatever the default device
+            built = self._lay_out(graph, shape, instances.on_host(), n_parameters)
         built.prepare = self._prepare
         prepared = self._prepare(scores)
         if divides:

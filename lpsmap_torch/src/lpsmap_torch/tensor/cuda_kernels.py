@@ -13,7 +13,6 @@ from torch import Tensor
 from lpsmap_core.api import is_quiet
 from lpsmap_torch.tensor import equations, interior_point, projection_problem
 from lpsmap_torch.tensor.batch import Batch
-from lpsmap_torch.tensors import is_transformed
 
 WARP = 32
 
@@ -49,7 +48,7 @@ def serves(batch: Batch, scores: Tensor) -> bool:
     They need a GPU of Nvidia, whose shared memory holds a component, and a PyTorch that compiles
     kernels (2.9 or later). They compute in float64.
     """
-    if not scores.is_cuda or is_transformed(scores) or not hasattr(torch.cuda, "_compile_kernel"):
+    if not scores.is_cuda or not hasattr(torch.cuda, "_compile_kernel"):
         return False
     return (
         batch.linear is None

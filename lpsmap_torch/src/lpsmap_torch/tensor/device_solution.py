@@ -15,7 +15,7 @@ from lpsmap_core import Factor, Options, Solution
 from lpsmap_core.api import AUTO, Layout, Part, report_unsolved, solve_laid_out
 from lpsmap_torch.tensor.engine import AutomaticTensorEngine, FixedTensorEngine, TensorEngine
 from lpsmap_torch.tensor.solution import SolvedOnTensors, solve_on_tensors
-from lpsmap_torch.tensors import is_transformed, numbers
+from lpsmap_torch.tensors import numbers
 
 ENGINES = {engine.name: engine for engine in (TensorEngine, FixedTensorEngine)}
 
@@ -49,9 +49,6 @@ def tensor_engine(
     engine = engine_on(scores[0].device.type, name)
     if engine is None or options.trace or engine.refuses(part, options) is not None:
         return None  # core solves the graph, or reports the reason
-    if is_transformed(scores[0]):  # function transforms have no concrete numbers to check or copy
-        engine = FixedTensorEngine()
-        return engine if engine.serves(part).all() else None
     return engine if engine.serves(part).any() else None
 
 

@@ -60,7 +60,7 @@ class SolvedOnTensors(SolvedGraph):
         """Multiply with the Jacobian on the faces; see `SolvedGraph.multiply`."""
         n, device = self.part.n_variables, self._scores.device
         if not len(d_v):
-            d_v = torch.zeros(self.part.n_additionals, dtype=d.dtype)
+            d_v = d.new_zeros(self.part.n_additionals)
         vector = torch.cat([d.to(device), d_v.to(device)])
         if chosen is not None:
             of_numbers = self.part.component_of_numbers

@@ -8,6 +8,7 @@ run of parts in which it differs makes a structure of its own: far apart, they a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -71,9 +72,10 @@ class Splices(Rules):
         self.n_parts = n_parts
         self._row = torch.arange(len(bonus), device=bonus.device)
         self._bonus = bonus.expand(N_HEAVY, -1, -1)
-        number = torch.arange(PERIOD).reshape(-1, 1, 1)
-        first = number + torch.arange(N_HEAVY).reshape(-1, 1) * (PERIOD // N_HEAVY)
-        part = torch.arange(width) // (width // n_parts)
+        arange = functools.partial(torch.arange, device=bonus.device)
+        number = arange(PERIOD).reshape(-1, 1, 1)
+        first = number + arange(N_HEAVY).reshape(-1, 1) * (PERIOD // N_HEAVY)
+        part = arange(width) // (width // n_parts)
         has_bonus = ((part - first) % PERIOD == 0).to(bonus)
         self._has_bonus = has_bonus.unsqueeze(2)  # by period, heavy structure, problem, entry
         self._number = torch.arange(N_RUNS, device=bonus.device).reshape(-1, 1, 1)
