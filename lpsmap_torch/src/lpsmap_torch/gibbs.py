@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,29 @@ from lpsmap_core import Distributions, Factor, Scores, Variables
 from lpsmap_core.api import FloatArray, IntArray, cached_property, flipped_slots
 from lpsmap_dynamic import Found, Gibbs, GraphGibbs
 from lpsmap_torch.function import given, with_backward, with_slopes
-from lpsmap_torch.tensors import numbers, on_host
+from lpsmap_torch.tensors import common_dtype, is_batched, numbers, on_host, over_batch
 
 
 class _OnTensors:
     """What both kinds of distributions share: results like the scores of blocks of variables."""
 
     _blocks: list[Tensor]
+    _additional_scores: Any
 
     def _cast(self, tensor: Tensor) -> Tensor:
-        """Return a copy in the common dtype of the scores, on their device."""
-        dtype = functools.reduce(torch.promote_types, [x.dtype for x in self._blocks])
+        """Return a copy in the common dtype of all scores, on their device."""
+        return tensor.to(dtype=self._dtype, device=self._blocks[0].device, copy=True)
+
+    def _cast_sums(self, tensor: Tensor) -> Tensor:
+        """Return a copy in at least single precision, since sums may overflow."""
+        dtype = torch.promote_types(self._dtype, torch.float32)
         return tensor.to(dtype=dtype, device=self._blocks[0].device, copy=True)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        given = self._additional_scores
+        rows = given if isinstance(given, list) else [given]
+        return common_dtype([*self._blocks, *(x for x in rows if x is not None)])
 
 
 class TorchGibbs(_OnTensors, Gibbs):
@@ -55,12 +65,12 @@ class TorchGibbs(_OnTensors, Gibbs):
     @property
     def log_partition(self) -> Tensor:
         """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
-        return self._cast(self._tensors[0].reshape(self.factor.batch_shape))
+        return self._cast_sums(self._tensors[0].reshape(self.factor.batch_shape))
 
     @property
     def entropy(self) -> Tensor:
         """``(*batch_shape,)`` entropies of the distributions, in nats."""
-        return self._cast(self._tensors[1].reshape(self.factor.batch_shape))
+        return self._cast_sums(self._tensors[1].reshape(self.factor.batch_shape))
 
     @property
     def marginals(self) -> Tensor:
@@ -109,7 +119,7 @@ class TorchGibbs(_OnTensors, Gibbs):
         eta_u, eta_v, constant = self._local
         of_negated = np.ones((len(slots), len(constant))), np.arange(len(constant)), constant
         of_slots = (slots, self._owner, eta_u), (additionals, self._owner_v, eta_v)
-        return self._cast(_following(log_p.mT, self._tensors[0], of_negated, *of_slots).mT)
+        return self._cast_sums(_following(log_p.mT, self._tensors[0], of_negated, *of_slots).mT)
 
     def _distributions(self, structures: Found, probability: float | None = None) -> Distributions:
         drawn = super()._distributions(structures, probability)
@@ -161,6 +171,8 @@ def attach_beliefs(
 
 def _hessian_product(gibbs: Any, *vectors: Tensor) -> list[Tensor]:
     """Return the product of a vector with the Hessian of log-partition functions."""
+    if any(map(is_batched, vectors)):
+        return over_batch(lambda rows: _hessian_product(gibbs, *rows), vectors)
     arrays = [on_host("backward", d) for d in vectors]
     owners = gibbs._owner, gibbs._owner_v
     lost = np.array(gibbs._wrong)  # NaN propagates through all products
@@ -225,12 +237,12 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
     @property
     def log_partition(self) -> Tensor:
         """``(n_components,)`` the log-partition functions, ``log Z``, of the components."""
-        return self._cast(self._tensors[0][:-1])
+        return self._cast_sums(self._tensors[0][:-1])
 
     @property
     def entropy(self) -> Tensor:
         """``(n_components,)`` entropies of the components, in nats."""
-        return self._cast(self._tensors[1][:-1])
+        return self._cast_sums(self._tensors[1][:-1])
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the probabilities that the variables of a view are on, in its shape."""
@@ -259,7 +271,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         ):
             gain = torch.where(m > 0.0, own - others, 0.0)
             divergence = divergence.index_add(0, tensor(owner), m * gain)
-        return self._cast(divergence[:-1])
+        return self._cast_sums(divergence[:-1])
 
     @cached_property
     @torch.enable_grad()  # the first use may be a sample without gradients
@@ -280,7 +292,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         log_p = tensor(super()._log_probabilities(values, additionals))
         owners = self._owner, self._owner_v
         parts = zip((values, additionals), owners, self._flat_scores, strict=True)
-        return self._cast(_following(log_p, self._tensors[0], *parts))
+        return self._cast_sums(_following(log_p, self._tensors[0], *parts))
 
     def _convert(self, numbers: FloatArray) -> Tensor:
         return self._cast(tensor(numbers))
