@@ -94,8 +94,8 @@ def test_low_precision(dtype: torch.dtype) -> None:
     low = [x.detach().to(dtype).requires_grad_() for x in SCORES]
     high = [x.detach().double().requires_grad_() for x in low]
     (found, *_), (expected, *_) = parts(*low), parts(*high)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found, expected.to(dtype))
+    assert found.dtype == torch.float32  # sums overflow in half precision
+    torch.testing.assert_close(found, expected.float())
     gradients = torch.autograd.grad(found.sum(), low)
     for got, asked in zip(gradients, torch.autograd.grad(expected.sum(), high), strict=True):
         torch.testing.assert_close(got, asked.to(dtype))

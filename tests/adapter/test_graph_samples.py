@@ -81,9 +81,8 @@ def test_gradients_with_forbidden_variables_and_changes_in_place() -> None:
 def test_dtypes(dtype: torch.dtype) -> None:
     scores = [x.detach().to(dtype).requires_grad_() for x in SCORES]
     drawn = gibbs_of(*scores).sample(4, seed=0)
-    assert {drawn.values.dtype, drawn.log_probabilities.dtype, drawn.additionals[0].dtype} == {
-        dtype
-    }
+    assert drawn.values.dtype == drawn.additionals[0].dtype == dtype
+    assert drawn.log_probabilities.dtype == torch.float32  # sums overflow in half precision
     drawn.log_probabilities.sum().backward()
     assert scores[0].grad is not None and scores[0].grad.dtype == dtype
 

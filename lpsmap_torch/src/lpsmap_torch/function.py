@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lpsmap_core import Distributions, Factor, Solution
-from lpsmap_torch.tensors import is_batched, on_host, over_batch, tensor_of
+from lpsmap_torch.tensors import common_dtype, is_batched, on_host, over_batch, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +48,7 @@ def attach(
     """
     declared = [i for i, x in enumerate(additionals) if x is not None]
     rows = [x for x in additionals if x is not None]
-    dtype, device = scores[0].dtype, scores[0].device
-    for tensor in (*scores, *rows):
-        if tensor.dtype is not dtype and tensor.numel():
-            dtype = torch.promote_types(dtype, tensor.dtype)
+    dtype, device = common_dtype([*scores, *rows]), scores[0].device
     arrays = [solution.values, *(solution.additionals[i] for i in declared)]
     outputs = [tensor_of(x, dtype, device, copy) for x in arrays]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*scores, *rows)):

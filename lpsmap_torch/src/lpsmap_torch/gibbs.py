@@ -16,7 +16,7 @@ from lpsmap_core import Distributions, Factor, Scores, Variables
 from lpsmap_core.api import FloatArray, IntArray, cached_property, flipped_slots
 from lpsmap_dynamic import Found, Gibbs, GraphGibbs
 from lpsmap_torch.function import given, with_backward, with_slopes
-from lpsmap_torch.tensors import numbers, on_host
+from lpsmap_torch.tensors import common_dtype, is_batched, numbers, on_host, over_batch
 
 Result = TypeVar("Result")
 
@@ -30,7 +30,7 @@ def _with_gradients(compute: Callable[[Any], Result]) -> Callable[[Any], Result]
 
     @functools.wraps(compute)
     def computed(gibbs: Any) -> Result:
-        in_inference = any(x.is_inference() for x in gibbs._inputs if x is not None)
+        in_inference = any(x.is_inference() for x in gibbs._inputs)
         with torch.enable_grad() if in_inference else torch.inference_mode(False):
             return compute(gibbs)
 
@@ -41,13 +41,21 @@ class _OnTensors:
     """What both kinds of distributions share: results like the scores of blocks of variables."""
 
     _blocks: list[Tensor]
-    _inputs: list[Tensor | None]
-    """The scores of variables and additionals."""
+    _inputs: list[Tensor]
+    """The scores of variables, then those of additionals."""
 
     def _cast(self, tensor: Tensor) -> Tensor:
-        """Return a copy in the common dtype of the scores, on their device."""
-        dtype = functools.reduce(torch.promote_types, [x.dtype for x in self._blocks])
+        """Return a copy in the common dtype of all scores, on their device."""
+        return tensor.to(dtype=self._dtype, device=self._blocks[0].device, copy=True)
+
+    def _cast_sums(self, tensor: Tensor) -> Tensor:
+        """Return a copy in at least single precision, since sums may overflow."""
+        dtype = torch.promote_types(self._dtype, torch.float32)
         return tensor.to(dtype=dtype, device=self._blocks[0].device, copy=True)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return common_dtype(self._inputs)
 
 
 class TorchGibbs(_OnTensors, Gibbs):
@@ -72,17 +80,17 @@ class TorchGibbs(_OnTensors, Gibbs):
         extra = np.empty(shape) if additionals is None else numbers(additionals).reshape(shape)
         super().__init__(factor, np.concatenate(flat), extra)
         self._blocks, self._additional_scores = scores, additionals
-        self._inputs = [*scores, additionals]
+        self._inputs = scores if additionals is None else [*scores, additionals]
 
     @property
     def log_partition(self) -> Tensor:
         """``(*batch_shape,)`` the log-partition functions, ``log Z``."""
-        return self._cast(self._tensors[0].reshape(self.factor.batch_shape))
+        return self._cast_sums(self._tensors[0].reshape(self.factor.batch_shape))
 
     @property
     def entropy(self) -> Tensor:
         """``(*batch_shape,)`` entropies of the distributions, in nats."""
-        return self._cast(self._tensors[1].reshape(self.factor.batch_shape))
+        return self._cast_sums(self._tensors[1].reshape(self.factor.batch_shape))
 
     @property
     def marginals(self) -> Tensor:
@@ -131,7 +139,7 @@ class TorchGibbs(_OnTensors, Gibbs):
         eta_u, eta_v, constant = self._local
         of_negated = np.ones((len(slots), len(constant))), np.arange(len(constant)), constant
         of_slots = (slots, self._owner, eta_u), (additionals, self._owner_v, eta_v)
-        return self._cast(_following(log_p.mT, self._tensors[0], of_negated, *of_slots).mT)
+        return self._cast_sums(_following(log_p.mT, self._tensors[0], of_negated, *of_slots).mT)
 
     def _distributions(self, structures: Found, probability: float | None = None) -> Distributions:
         drawn = super()._distributions(structures, probability)
@@ -183,6 +191,8 @@ def attach_beliefs(
 
 def _hessian_product(gibbs: Any, *vectors: Tensor) -> list[Tensor]:
     """Return the product of a vector with the Hessian of log-partition functions."""
+    if any(map(is_batched, vectors)):
+        return over_batch(lambda rows: _hessian_product(gibbs, *rows), vectors)
     arrays = [on_host("backward", d) for d in vectors]
     owners = gibbs._owner, gibbs._owner_v
     lost = np.array(gibbs._wrong)  # NaN propagates through all products
@@ -243,17 +253,17 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
     def __init__(self, graph: Any) -> None:
         super().__init__(graph)
         self._blocks, self._additional_scores = list(graph._scores), list(graph._additionals)
-        self._inputs = [*self._blocks, *self._additional_scores]
+        self._inputs = [*self._blocks, *(x for x in self._additional_scores if x is not None)]
 
     @property
     def log_partition(self) -> Tensor:
         """``(n_components,)`` the log-partition functions, ``log Z``, of the components."""
-        return self._cast(self._tensors[0][:-1])
+        return self._cast_sums(self._tensors[0][:-1])
 
     @property
     def entropy(self) -> Tensor:
         """``(n_components,)`` entropies of the components, in nats."""
-        return self._cast(self._tensors[1][:-1])
+        return self._cast_sums(self._tensors[1][:-1])
 
     def value_of(self, variables: Variables) -> Tensor:
         """Return the probabilities that the variables of a view are on, in its shape."""
@@ -282,7 +292,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         ):
             gain = torch.where(m > 0.0, own - others, 0.0)
             divergence = divergence.index_add(0, tensor(owner), m * gain)
-        return self._cast(divergence[:-1])
+        return self._cast_sums(divergence[:-1])
 
     @cached_property
     @_with_gradients
@@ -303,7 +313,7 @@ class TorchGraphGibbs(_OnTensors, GraphGibbs):
         log_p = tensor(super()._log_probabilities(values, additionals))
         owners = self._owner, self._owner_v
         parts = zip((values, additionals), owners, self._flat_scores, strict=True)
-        return self._cast(_following(log_p, self._tensors[0], *parts))
+        return self._cast_sums(_following(log_p, self._tensors[0], *parts))
 
     def _convert(self, numbers: FloatArray) -> Tensor:
         return self._cast(tensor(numbers))

@@ -70,6 +70,15 @@ def tensor_of(
     return host.to(dtype=dtype, device=device, copy=copy)
 
 
+def common_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
+    """Return the dtype that scores promote to; tensors without numbers do not count."""
+    dtype = tensors[0].dtype
+    for tensor in tensors:
+        if tensor.dtype is not dtype and tensor.numel():
+            dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
 def broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     """Return whether a shape broadcasts to another."""
     return len(shape) <= len(to) and all(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import judges
 from judged_layers import Judged
-from layer_cases import Case, every_layer, normal, trained
+from layer_cases import CASES, Case, every_layer, normal, trained
 from lpsmap import Sequence, Xor
 from lpsmap_torch.layers import (
     MatchingAttention,
@@ -137,3 +137,13 @@ def test_instances_without_a_structure_have_no_objective(estimator: str) -> None
     (gradient,) = torch.autograd.grad(found.objective.sum(), scores)
     assert not gradient[0].any()
     assert gradient[1].any()
+
+
+def test_objectives_of_samples_have_the_slopes_of_log_partition_functions() -> None:
+    layer, scores = trained(CASES["SequenceAttention"]), normal(2, 3, 4)
+    found = []
+    for estimator in ("sample", "marginals"):
+        layer.estimator = estimator
+        objective = layer(scores, return_solution=True).objective
+        found.append([objective, *torch.autograd.grad(objective.sum(), (scores, layer.distances))])
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)

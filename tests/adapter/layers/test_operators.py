@@ -161,6 +161,17 @@ def test_batches_of_gradients(create_graph: bool, compiled: bool) -> None:
         torch.testing.assert_close(found, torch.stack(expected), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("estimator", ["marginals", "sample"])
+def test_batches_of_gradients_of_gibbs_distributions(estimator: str) -> None:
+    layer, scores = trained(CASES["SequenceAttention"]), normal(2, 3, 4)
+    layer.estimator = estimator
+    each, whole = (
+        torch.autograd.functional.jacobian(layer, scores, vectorize=vectorized)
+        for vectorized in (False, True)
+    )
+    torch.testing.assert_close(whole, each, rtol=0, atol=1e-12)
+
+
 def test_products_with_products() -> None:
     """Of a linear map A, by the products in the order of derivatives."""
     a = normal(2, 3)

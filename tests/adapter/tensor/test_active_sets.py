@@ -375,6 +375,15 @@ def test_layers_take_scores_of_transitions() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
 
 
+def test_batches_of_gradients_complete_faces() -> None:
+    layer, scores = SparseMAP(DepTree, engine="tensor"), normal(2, 3, 3)
+    each, whole = (
+        torch.autograd.functional.jacobian(layer, scores, vectorize=vectorized)
+        for vectorized in (False, True)
+    )
+    torch.testing.assert_close(whole, each, rtol=0, atol=1e-12)
+
+
 def test_layers_work_under_vmap() -> None:
     """Active sets read numbers of the device, which transforms do not have."""
     layer, scores = SparseMAP(BinaryTree, engine="tensor", tol=1e-11), normal(3, 2, 4, 4)

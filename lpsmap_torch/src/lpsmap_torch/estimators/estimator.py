@@ -30,6 +30,10 @@ class Estimate(abc.ABC):
     def __init__(self, values: Tensor, additionals: list[Tensor | None]) -> None:
         self.values, self.additionals = values, additionals
 
+    def slopes(self, graph: TorchFactorGraph) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the derivatives of the objective in the scores, like values and additionals."""
+        return self.values, self.additionals
+
     @property
     @abc.abstractmethod
     def infeasible(self) -> BoolArray:

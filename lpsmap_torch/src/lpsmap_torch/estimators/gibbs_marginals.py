@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lpsmap_core.api import BoolArray, FloatArray, warn_unsolved
 from lpsmap_dynamic import Items
-from lpsmap_torch.estimators.estimator import Estimate, Estimator
+from lpsmap_torch.estimators.estimator import Estimate, Estimator, has_gradients
 from lpsmap_torch.gibbs import TorchGraphGibbs
 from lpsmap_torch.graph import TorchFactorGraph
 
@@ -72,6 +72,12 @@ class GibbsEstimate(Estimate):
                 ["Components have constraints that allow no structure."],
                 [f"Components without a structure: {int(wrong.sum())} of {len(wrong)}."],
             )
+
+    def slopes(self, graph: TorchFactorGraph) -> tuple[Tensor, list[Tensor | None]]:
+        """Return the marginals, also of a sample; see `Estimate.slopes`."""
+        if has_gradients(graph):
+            return marginals_of(self._gibbs, graph)
+        return super().slopes(graph)
 
     @property
     def infeasible(self) -> BoolArray:

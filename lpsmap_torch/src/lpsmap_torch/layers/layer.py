@@ -200,7 +200,8 @@ class Layer(TemperatureMixin):
         Samples
             ``values`` of shape ``(n, *scores.shape)``, zeros and ones without gradients; and
             ``log_probabilities`` of shape ``(n, *batch)``, with gradients, for
-            `lpsmap_torch.estimators.score_function_loss`.
+            `lpsmap_torch.estimators.score_function_loss`; in at least single precision, and NaN for
+            instances without a structure.
 
         Raises
         ------
@@ -213,7 +214,8 @@ class Layer(TemperatureMixin):
         n, gibbs = checked_count("sample: n", n), built.graph.gibbs()
         drawn = gibbs.sample(n, seed_of(generator))
         log_p = built.by_item(drawn.log_probabilities.double())
-        return Samples(built.shown_samples(drawn.values).to(scores.dtype), log_p.to(scores.dtype))
+        log_p = log_p.to(torch.promote_types(scores.dtype, torch.float32))  # sums may overflow
+        return Samples(built.shown_samples(drawn.values).to(scores.dtype), log_p)
 
     def build(self, scores: Tensor, *others: Any, **arguments: Any) -> BuiltGraph:
         """Return the factor graph of the layer for given scores, to be solved in any way.
@@ -245,7 +247,7 @@ class Layer(TemperatureMixin):
         Tensor
             Like the scores; zeros in the padding, and in items without a structure.
         """
-        return self.build(scores, **arguments).decode(options or {})
+        return self.build(scores, **arguments).decode(options or {}).to(scores.dtype)
 
     def extra_repr(self) -> str:
         """Return the options that differ from the defaults."""

@@ -87,13 +87,14 @@ class LayerSolution:
 
 def solution_of(built: BuiltGraph, estimate: Estimate, marginals: Tensor) -> LayerSolution:
     """Return all results of an estimate, in the dtype of the marginals that a call returns."""
-    items, values = built.items(), estimate.values
+    items = built.items()
+    values, additionals = estimate.slopes(built.graph)
     infeasible = torch.from_numpy(estimate.infeasible)
     known = values
     if infeasible.any():
         known = values.masked_fill(infeasible.to(values.device), 0.0)
     numbers = estimate.objective(items)
-    objective = values_with_slopes(built.graph, numbers, known, estimate.additionals, items)
+    objective = values_with_slopes(built.graph, numbers, known, additionals, items)
     objective = objective.reshape(built.batch) * built.temperature
     solved = torch.from_numpy(estimate.solved(items)).reshape(built.batch)
     return LayerSolution(

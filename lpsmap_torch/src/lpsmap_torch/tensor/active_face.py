@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -101,9 +102,9 @@ def _complete(problems: LocalProblems, solved: ActiveSets) -> ActiveSets:
 
 def _wave(like: Tensor, attempt: int) -> Tensor:
     """Return numbers in general position, equal for all problems and in all runs."""
-    generator = torch.Generator().manual_seed(attempt)
-    wave = torch.rand(like.shape[1], dtype=like.dtype, generator=generator) - 0.5
-    return wave.to(like.device).expand_as(like)
+    # not by torch, which refuses random numbers where gradients are batched
+    wave = torch.from_numpy(np.random.default_rng(attempt).random(like.shape[1]) - 0.5)
+    return wave.to(like).expand_as(like)
 
 
 def _off(problems: LocalProblems, sets: ActiveSets, kernel: Tensor, wave: Tensor) -> Tensor:
