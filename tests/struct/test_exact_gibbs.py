@@ -292,7 +292,8 @@ def test_more_structures_than_memory_holds_are_refused(number):
     gibbs = sequence(np.zeros((2, 2)))
     with pytest.raises(ValueError, match=f"sample: n: got {number}, which needs .* GiB"):
         gibbs.sample(number)
+    assert len(gibbs.k_best(number)[0]) == 4  # no more exist
     with pytest.raises(
         ValueError, match=rf"k_best: k: got {number}, which needs .* expected at most"
     ):
-        gibbs.k_best(number)
+        sequence(np.zeros((80, 2))).k_best(number)

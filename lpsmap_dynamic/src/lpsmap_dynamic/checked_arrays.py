@@ -10,14 +10,11 @@ import numpy as np
 from lpsmap_core.api import FloatArray, real_numbers
 
 
-def checked_additionals(
-    name: str, value: Any, shape: tuple[int, ...], n_leading: int = 0
-) -> FloatArray:
-    """Return numbers for additionals in their shape; they may also be flat, in C order.
+def checked_additionals(name: str, value: Any, shape: tuple[int, ...]) -> FloatArray:
+    """Return numbers for additionals in their shape, of which neighbouring axes may be merged.
 
-    Flat may be all of them, those behind the first `n_leading` axes, or the axes of the batch
-    between these and the last one. Axes of length 1 do not count. Another shape of the same size
-    would assign the numbers to the wrong additionals.
+    A flat array in C order is one of these, and axes of length 1 do not count. Another shape of the
+    same size would assign the numbers to the wrong additionals.
 
     Raises
     ------
@@ -28,20 +25,13 @@ def checked_additionals(
     """
     numbers = real_numbers(name, value)
     size = math.prod(shape)
-    rows = *shape[:n_leading], math.prod(shape[n_leading:])
-    by_factor = *shape[:n_leading], math.prod(shape[n_leading:-1]), *shape[-1:]
-    accepted = [_long_axes(each) for each in (shape, by_factor, rows, (size,))]
-    if numbers.size != size or (size and _long_axes(numbers.shape) not in accepted):
+    merges = set(np.cumprod(numbers.shape).tolist()) <= {1, *np.cumprod(shape).tolist()}
+    if numbers.size != size or (size and not merges):
         raise ValueError(
             f"{name} has shape {numbers.shape}; expected {shape}, or the same {size} numbers in a "
             "flat array."
         )
     return numbers.astype(np.float64).reshape(shape)
-
-
-def _long_axes(shape: tuple[int, ...]) -> list[int]:
-    """Return the lengths of the axes other than 1; the others do not change the order."""
-    return [length for length in shape if length != 1]
 
 
 def checked_tangent(name: str, value: Any, n_variables: int) -> FloatArray:

@@ -280,7 +280,7 @@ class GraphGibbs:
         flat = [np.empty((n, 0))]
         for factor, x in zip(factors, checked_list(name, given, len(factors)), strict=True):
             shape = (*middle, *self._shape(factor))
-            numbers = checked_additionals(f"{name} of {factor!r}", x, shape, len(middle))
+            numbers = checked_additionals(f"{name} of {factor!r}", x, shape)
             flat.append(numbers.reshape(n, math.prod(self._shape(factor))))
         return np.concatenate(flat, axis=1)
 

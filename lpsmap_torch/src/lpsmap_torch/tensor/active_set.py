@@ -169,7 +169,7 @@ class ActiveSets:
 
         The last column, of padding, has any number; all scores there are zero.
         """
-        spread = weights.unsqueeze(-1).expand(self.entries.shape).reshape(len(self.entries), -1)
+        spread = weights.repeat_interleave(self.entries.shape[-1], 1)
         return self.zero.scatter_add(1, self.entries.flatten(1), spread)
 
     def gradient(self, problems: LocalProblems) -> Tensor:
