@@ -183,6 +183,8 @@ class SetsRecord(NamedTuple):
     """For each slot, the point of the best bound; empty without additionals, see `smoothing`."""
     bound: FloatArray
     """The best bound of each factor."""
+    exchanges: IntArray
+    """How often a structure joined each set in this solve and the set did not grow."""
     smooths: IntArray
     """Whether the scores of each factor are those between `z` and the centre."""
     candidates: Structures

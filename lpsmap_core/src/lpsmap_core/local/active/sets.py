@@ -130,7 +130,7 @@ class ActiveSets(LocalSolver):
         self.scores = np.empty(bucket.n_links)
         # see `lpsmap_core.local.active.smoothing`
         self._centre = np.empty(bucket.n_links if bucket.n_additionals else 0)
-        self._bound, self._smooths = np.empty(n), np.zeros(n, dtype=np.int64)
+        self._bound, self._exchanges, self._smooths = np.empty(n), *np.zeros((2, n), dtype=np.int64)
         self._oracle = Entry(bucket.type.map_kernel, "map_kernel")
         self._oracles: PythonOracles | None = None
         self._write_addresses()
@@ -288,6 +288,7 @@ class ActiveSets(LocalSolver):
             self.scores,
             self._centre,
             self._bound,
+            self._exchanges,
             self._smooths,
             self.candidates,
             self.width,

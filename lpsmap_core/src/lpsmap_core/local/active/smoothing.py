@@ -23,18 +23,25 @@ SHARE = 0.9
 """Weight of the centre. With .5 and .8, nearly uniform sequences take up to three times as many
 calls of the oracle, with .95 as many."""
 
+PATIENCE = 10
+"""Exchanges of a solve before the first smoothed point. Most solves need fewer, in which case a
+smoothed point would cost a call of the oracle, and moving the centre a tenth of each."""
+
 
 @leaf
-def can_smooth(record: SetsRecord) -> bool:
-    """Return whether any factor of the bucket has additionals, without which nothing is linear."""
-    return len(record.centre) > 0
+def may_smooth(f: int, record: SetsRecord) -> bool:
+    """Return whether structures have only replaced each other for a while in this solve.
+
+    Without additionals nothing is linear.
+    """
+    return len(record.centre) > 0 and record.exchanges[f] >= PATIENCE
 
 
 @leaf
 def begin_smoothing(f: int, problem: LocalProblem, z: FloatArray, record: SetsRecord) -> None:
     """Forget the centre of an earlier solve, and ask at `z` first."""
-    record.smooths[f], record.bound[f] = 0, -np.inf
-    if can_smooth(record):
+    record.exchanges[f], record.smooths[f], record.bound[f] = 0, 0, -np.inf
+    if len(record.centre) > 0:
         for i in range(problem.offsets[f], problem.offsets[f + 1]):
             record.centre[i] = z[i]
 

@@ -29,7 +29,7 @@ from lpsmap_core.local.active.memory import (
 from lpsmap_core.local.active.smoothing import (
     asked_at,
     begin_smoothing,
-    can_smooth,
+    may_smooth,
     move_centre,
 )
 from lpsmap_core.local.active.weights import add_waiting, optimise, refine, write_mixture
@@ -192,7 +192,7 @@ def _join(
     gap, rounding = 1.0, 0.0
     if count > 0:
         gap, rounding = optimality_gap(f, place, problem, active_set, z)
-    if active_set.waiting[0] == 0 and can_smooth(record):
+    if active_set.waiting[0] == 0 and may_smooth(f, record):
         move_centre(f, place, problem, active_set, z, record)
     if gap > rounding:
         active_set.waiting[0] += 1
@@ -210,7 +210,9 @@ def _join(
     improved = add_waiting(gap, active_set, inverse_delta, copies, work)
     write_mixture(active_set, inverse_delta, copies)
     if improved:
-        record.smooths[f] = can_smooth(record) and active_set.active[0] <= count
+        exchanged = active_set.active[0] <= count
+        record.exchanges[f] += exchanged
+        record.smooths[f] = exchanged and may_smooth(f, record)
     elif (
         not (refine(active_set, inverse_delta, copies, work) or smooths) and gap <= STALL * rounding
     ):
