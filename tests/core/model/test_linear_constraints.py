@@ -23,6 +23,10 @@ GOOD = {"row": [0, 0], "column": [0, 1], "coefficient": [1.0, 1.0], "low": [0.0]
         ({"coefficient": [1.0, np.nan]}, "coefficient that is not finite"),
         ({"coefficient": np.inf}, "coefficient that is not finite"),
         ({"high": [np.nan]}, "bound that is NaN"),
+        ({"row": [0, 0.5]}, "row holds 0.5; expected whole numbers"),
+        ({"column": [0, 0.5]}, "column holds 0.5; expected whole numbers"),
+        ({"low": [[0.0]]}, r"low, high: got shape \(1, 1\); expected a number for each row"),
+        ({"n_auxiliary": -1}, "n_auxiliary"),
     ],
 )
 def test_wrong_entries_are_named(changed: dict[str, Any], message: str) -> None:

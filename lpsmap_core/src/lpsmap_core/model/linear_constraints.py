@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core.model.inputs import kind_of
+from lpsmap_core.model.inputs import checked_count, integer_array, kind_of
 from lpsmap_jit.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:  # declarations have constraints
@@ -37,9 +37,11 @@ class LinearConstraints:
 
     Raises
     ------
+    TypeError
+        If `row` or `column` is not of numbers, or `n_auxiliary` no count.
     ValueError
-        If the entries of A differ in number, have a negative place or a row without bounds, or if a
-        coefficient is not finite or a bound NaN.
+        If the entries of A differ in number, have a negative or fractional place or a row without
+        bounds, or if a coefficient is not finite or a bound NaN.
     """
 
     def __init__(
@@ -51,8 +53,8 @@ class LinearConstraints:
         high: npt.ArrayLike,
         n_auxiliary: int = 0,
     ) -> None:
-        self.row: IntArray = np.asarray(row, dtype=np.int64)
-        self.column: IntArray = np.asarray(column, dtype=np.int64)
+        self.row: IntArray = integer_array("LinearConstraints: row", row)
+        self.column: IntArray = integer_array("LinearConstraints: column", column)
         self.coefficient: FloatArray = np.broadcast_to(
             np.asarray(coefficient, dtype=np.float64), self.row.shape
         )
@@ -62,7 +64,8 @@ class LinearConstraints:
         if not self.low.ndim:
             n_rows = self.row.max(initial=-1) + 1
             self.low, self.high = (np.full(n_rows, bound) for bound in (self.low, self.high))
-        self.n_auxiliary = n_auxiliary
+        name = "LinearConstraints: n_auxiliary"
+        self.n_auxiliary = checked_count(name, n_auxiliary, least=0)
         self._check()
 
     def _check(self) -> None:
@@ -70,6 +73,11 @@ class LinearConstraints:
             raise ValueError(
                 f"LinearConstraints: row, column: got shapes {self.row.shape} and "
                 f"{self.column.shape}; expected one row and one column for each entry of A."
+            )
+        if self.low.ndim != 1:
+            raise ValueError(
+                f"LinearConstraints: low, high: got shape {self.low.shape}; expected a number for "
+                "each row, or one for all."
             )
         n_rows, last = len(self.low), self.row.max(initial=-1)
         first = int(min(self.row.min(initial=0), self.column.min(initial=0)))
