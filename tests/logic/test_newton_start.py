@@ -9,7 +9,6 @@ import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
 from lpsmap_core import Status
 from lpsmap_dynamic import counts_of
-from lpsmap_factors_logic.newton_start import MAX_FACTORS
 
 
 def matching(scores: np.ndarray) -> tuple[FactorGraph, object]:
@@ -30,6 +29,23 @@ def test_matchings_are_solved_in_one_iteration(scale: float) -> None:
     assert solution.gap.max() <= 1e-11 * max(1.0, scale)
     graph, _ = matching(np.swapaxes(scores, 1, 2)[:, :8, :8])  # square ones, full both ways
     assert (graph.solve().status == Status.SOLVED).all()
+
+
+@pytest.mark.parametrize("scale", [100.0, 1e4])
+def test_large_scores_take_one_iteration(scale: float) -> None:
+    graph, u = matching(scale * np.random.default_rng(0).standard_normal((3, 30, 40)))
+    solution = graph.solve()
+    assert (solution.status == Status.SOLVED).all()
+    assert (solution.iterations == 1).all()
+    assert ((u.value == 0.0) | (u.value == 1.0)).mean() > 0.9
+
+
+def test_many_factors_take_one_iteration() -> None:
+    for scale in (0.01, 1.0, 100.0):
+        graph, _ = matching(scale * np.random.default_rng(0).standard_normal((150, 200)))
+        solution = graph.solve()
+        assert (solution.status == Status.SOLVED).all()
+        assert solution.iterations.tolist() == [1]
 
 
 def random_counts(
@@ -98,10 +114,11 @@ def test_other_components_start_as_they_do() -> None:
     assert counts.covered.tolist() == [False, True]
 
 
-def test_many_factors_start_from_nothing() -> None:
-    large, _ = matching(0.1 * np.random.default_rng(0).standard_normal((130, 130)))
-    solution = large.solve()
-    assert counts_of(solution.layout.part).first[-1] > MAX_FACTORS
+def test_many_factors_of_few_variables_start_from_nothing() -> None:
+    graph = FactorGraph()
+    u = graph.variable_from(np.random.default_rng(0).standard_normal(1_001))
+    graph.add(AtMostOne(u[np.arange(1_000)[:, None] + np.arange(2)]))
+    solution = graph.solve()
     assert solution.iterations[0] > 1
     assert solution.ok
 

@@ -8,8 +8,11 @@ variable and 1 otherwise, LP-SparseMAP is the quadratic program
 With multipliers y of the sums, ``mu_v = clip(eta_v - (S^T y)_v, 0, 1)``. The multipliers minimise a
 piecewise quadratic convex function of few pieces. A semismooth Newton method (Qi & Sun 1993) takes
 about ten steps, with a line search and damping in proportion to the violation of the sums (Li, Sun
-& Toh 2020 project onto doubly stochastic matrices in this way). The duals of core's loop follow
-from them: see `write_point`.
+& Toh 2020 project onto doubly stochastic matrices in this way). From large scores it would take
+hundreds. It therefore starts from a fraction of them, and multiplies scores and multipliers until
+the scores are the given ones (a continuation, Allgower & Georg 1990): nearly integral solutions
+hardly change, and their multipliers grow with the scores. The duals of core's loop follow from the
+multipliers: see `write_point`.
 
 The loop continues from this start and certifies the result.
 """
@@ -21,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lpsmap_core import Start, kernel, leaf
+from lpsmap_core import Start, interrupted, kernel, leaf
 from lpsmap_core.api import (
     BoolArray,
     FloatArray,
@@ -32,11 +35,20 @@ from lpsmap_core.api import (
 )
 from lpsmap_dynamic import Counts, counts_of, write_point
 
-MAX_FACTORS = 256
-"""Largest component, in factors: for more, the equations with all multipliers take too long."""
+MAX_FACTORS = 2_048
+"""Largest component, in factors, whose equations take a few seconds if all variables are inside."""
+
+MAX_ENTRIES_OF_A_LINK = 256
+"""Largest number of entries of the equations per link. Beyond it, the loop itself is faster."""
 
 MAX_NEWTON_STEPS = 64
-"""Maximum number of Newton steps. Nearly integral solutions take the most."""
+"""Maximum number of Newton steps for scores of one magnitude."""
+
+FIRST_MAGNITUDE, GROWTH = 10.0, 8.0
+"""The first scores are the given ones divided by powers of the second number, up to the first."""
+
+ROUGH_TOLERANCE = 1e-2
+"""Violation of the sums that is accurate enough before the scores grow."""
 
 USUAL_STEPS = 8
 """Number of Newton steps after which the bounds are tested for contradictions."""
@@ -44,10 +56,6 @@ USUAL_STEPS = 8
 START_TOLERANCE, SUM_TOLERANCE = 1e-10, 1e-14
 """A violation of the sums below the first is accurate enough for the faces to follow. Newton steps
 continue towards the second while they help."""
-
-DAMPED_RANGE = 30.0
-"""The diagonal is raised in proportion to the violation of the sums. If the range of scores exceeds
-this, it is raised by less, because the multipliers are then larger."""
 
 MAX_HALVINGS = 12
 """Maximum number of halvings of a step in the line search."""
@@ -95,7 +103,9 @@ def _served_components(part: Part) -> BoolArray | None:
     covered: BoolArray = counts_of(part).covered
     if not covered.any():
         return None
-    return covered & (np.diff(counts_of(part).first) <= MAX_FACTORS)
+    n_factors = np.diff(counts_of(part).first)
+    n_most = np.minimum(MAX_FACTORS, np.sqrt(MAX_ENTRIES_OF_A_LINK * part.sizes))
+    return covered & (n_factors <= n_most)
 
 
 FactorNumbers = npt.NDArray[np.uint32]
@@ -176,29 +186,56 @@ def _find(
     tolerance: float,
 ) -> bool:
     """Find the multipliers of a component; return whether the method succeeded."""
-    smallest, largest = np.inf, -np.inf
+    largest, scale = 0.0, 1.0
     for v in range(dual.begin, dual.end):
-        x = dual.x[v - dual.begin] = score[v] * links.root_degree[v]
-        if abs(x) < np.inf:
-            smallest, largest = min(smallest, x), max(largest, x)
-    damping = min(1.0, DAMPED_RANGE / max(largest - smallest, 1.0))
+        x = abs(score[v]) * links.root_degree[v]
+        largest = max(largest, x if x < np.inf else 0.0)
+    while scale * largest > FIRST_MAGNITUDE:
+        scale /= GROWTH
+    for v in range(dual.begin, dual.end):
+        dual.x[v - dual.begin] = scale * score[v] * links.root_degree[v]
     for k in range(len(dual.y) - 1, -1, -1):
         i = counts.first[c] + k
         mine = slice(counts.begin[i], counts.end[i])
         dual.y[k] = _single(dual, k, counts.variable[mine], counts.negated[mine])
-    value = _dual_function(dual, dual.y, dual.off, links, counts.number, score)
-    close, before = max(START_TOLERANCE, tolerance), np.inf
+    while scale < 1.0:
+        if not _minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
+            return False
+        scale *= GROWTH
+        for k in range(len(dual.y)):
+            dual.y[k] *= GROWTH
+    close = max(START_TOLERANCE, tolerance)
+    found: bool = _minimise(dual, SUM_TOLERANCE, close, links, counts, score, scale)
+    return found
+
+
+@leaf
+def _minimise(
+    dual: Multipliers,
+    enough: float,
+    close: float,
+    links: Links,
+    counts: Counts,
+    score: FloatArray,
+    scale: float,
+) -> bool:
+    """Move the multipliers to the minimum for scaled scores; return whether it is `close`.
+
+    Violations of the sums are `close` below a tolerance, and decrease further while steps help, but
+    not below `enough`.
+    """
+    value = _dual_function(dual, dual.y, dual.off, links, counts.number, score, scale)
+    before = np.inf
     for n in range(MAX_NEWTON_STEPS):
         worst = _largest(dual.off)
-        if worst <= SUM_TOLERANCE or close >= worst > 0.5 * before:
+        if worst <= enough or close >= worst > 0.5 * before:
             break
         before = worst
-        _find_step(dual, damping * min(worst, 1.0), links, counts)
-        if n >= USUAL_STEPS and _shows_contradiction(dual, links, counts):
-            break
-        value = _search(dual, value, links, counts.number, score)
-    found: bool = _largest(dual.off) <= close
-    return found
+        _find_step(dual, min(worst, 1.0), links, counts)
+        if interrupted() or (n >= USUAL_STEPS and _shows_contradiction(dual, links, counts)):
+            return False
+        value = _search(dual, value, links, counts.number, score, scale)
+    return _largest(dual.off) <= close
 
 
 @leaf
@@ -261,6 +298,7 @@ def _dual_function(
     links: Links,
     number: FactorNumbers,
     score: FloatArray,
+    scale: float,
 ) -> float:
     """Write the variables and the violations of the sums; return the dual function."""
     # x = eta - S^T y, mu = clip(x, 0, 1), and the conjugate of 1/2 ||mu - eta||^2 on [0, 1]
@@ -270,7 +308,7 @@ def _dual_function(
         lo, hi, pull = links.offsets[v], links.offsets[v + ONE], 0.0
         for e in range(lo, hi):
             pull += -y[number[e]] if links.negated[e] else y[number[e]]
-        eta = score[v] * links.root_degree[v]
+        eta = scale * score[v] * links.root_degree[v]
         x = dual.x[v - dual.begin] = eta - pull
         z = min(1.0, max(0.0, x))
         if z > 0.0:
@@ -322,6 +360,8 @@ def _solve(matrix: FloatTable, b: FloatArray) -> None:
         row = matrix[j]
         if not row[j] > MIN_PIVOT:
             row[j] = np.inf
+        if interrupted():
+            break
         for i in range(j + 1, n):
             if row[i] != 0.0:
                 factor, target = row[i] / row[j], matrix[i]
@@ -353,7 +393,12 @@ def _shows_contradiction(dual: Multipliers, links: Links, counts: Counts) -> boo
 
 @leaf
 def _search(
-    dual: Multipliers, value: float, links: Links, number: FactorNumbers, score: FloatArray
+    dual: Multipliers,
+    value: float,
+    links: Links,
+    number: FactorNumbers,
+    score: FloatArray,
+    scale: float,
 ) -> float:
     """Backtrack along the step until the dual function decreases; return its value there.
 
@@ -368,7 +413,7 @@ def _search(
                 upper = y[k] > 0.0 or (y[k] == 0.0 and off[k] > 0.0)
                 trial[k] = max(0.0, trial[k]) if upper else min(0.0, trial[k])
             slope -= off[k] * (trial[k] - y[k])
-        found = _dual_function(dual, trial, dual.trial_off, links, number, score)
+        found = _dual_function(dual, trial, dual.trial_off, links, number, score, scale)
         if found <= value + ARMIJO * slope + SUM_TOLERANCE * abs(value):
             break
         length *= 0.5
