@@ -36,6 +36,7 @@ from lpsmap import (
     SequenceBudget,
     SequenceDistance,
     Solution,
+    Xor,
 )
 
 Draw = Callable[..., np.ndarray]
@@ -70,7 +71,21 @@ def projective(n: int, constrained: bool = False) -> Declare:
     return declare
 
 
+def matching(rows: int, columns: int) -> Declare:
+    """Matchings: one column for each row, and at most one row for each column."""
+
+    def declare(draw: Draw, graph: FactorGraph, batch: int) -> None:
+        u = graph.variable_from(draw(batch, rows, columns))
+        graph.add(Xor(u))
+        graph.add(AtMostOne(u, axis=1))
+
+    return declare
+
+
 CASES: dict[str, Declare] = {
+    "matching 30x40": matching(30, 40),
+    "matching 200x250": matching(200, 250),
+    "matching 400x500": matching(400, 500),
     "Sequence 50x20": chain(50, 20),
     "Sequence 20x10": chain(20, 10),
     "Sequence 14x20 + AtMostOne": chain(14, 20, constrained=True),
@@ -110,7 +125,9 @@ class Row:
     gap: float
 
 
-def measure(case: str, scale: float, batch: int, threads: int, repeats: int) -> Row:
+def measure(
+    case: str, scale: float, batch: int, threads: int, repeats: int, verb: str = "solve"
+) -> Row:
     """Return the minimum time per instance of several solves, without the first."""
     clock = time.process_time if threads == 1 else time.perf_counter
     rng, graph = np.random.default_rng(0), FactorGraph()
@@ -118,7 +135,7 @@ def measure(case: str, scale: float, batch: int, threads: int, repeats: int) -> 
     seconds = []
     for _ in range(repeats + 1):
         start = clock()
-        solution: Solution = graph.solve(threads=threads)
+        solution: Solution = getattr(graph, verb)(threads=threads)
         seconds.append(clock() - start)
     solved = np.mean([status.name == "SOLVED" for status in solution.status])
     gap = float(np.max(solution.gap))
@@ -178,6 +195,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--batch", type=int, default=16, help="Instances.")
 @click.option("--threads", type=int, default=1, help="Threads.")
 @click.option("--repeats", type=int, default=3, help="Solves, of which the fastest counts.")
+@click.option("--verb", type=click.Choice(["solve", "solve_map"]), default="solve")
 @click.option("--save", type=FILE, help="Add the rows to this file, and measure none that it has.")
 @click.option("--before", type=FILE, help="Rows that another version saved, for the figure.")
 @click.option("--plot", type=FILE, help="Draw a figure.")
@@ -187,6 +205,7 @@ def main(
     batch: int,
     threads: int,
     repeats: int,
+    verb: str,
     save: Path | None,
     before: Path | None,
     plot: Path | None,
@@ -197,7 +216,7 @@ def main(
     known = {(row.case, row.scale) for row in rows}
     asked = [(case, scale) for case in cases for scale in scales if (case, scale) not in known]
     for one in track(asked, transient=True):
-        rows.append(measure(*one, batch, threads, repeats))
+        rows.append(measure(*one, batch, threads, repeats, verb))
         if save is not None:
             with save.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(dataclasses.asdict(rows[-1])) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 import judges
 from lpsmap import AtMostOne, Budget, FactorGraph, Or, Pair, Xor
@@ -46,6 +47,43 @@ def test_many_factors_take_one_iteration() -> None:
         solution = graph.solve()
         assert (solution.status == Status.SOLVED).all()
         assert solution.iterations.tolist() == [1]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_large_linear_programs_take_one_iteration(scale: float) -> None:
+    scores = np.random.default_rng(0).standard_normal((60, 80))
+    graph, u = matching(scale * scores)
+    solution = graph.solve_map()
+    assert (solution.status == Status.SOLVED).all()
+    assert solution.iterations.tolist() == [1]
+    np.testing.assert_allclose(u.value, np.round(u.value), rtol=0, atol=1e-15)
+    row, column = linear_sum_assignment(scores, maximize=True)
+    best = scale * scores[row, column].sum()
+    np.testing.assert_allclose(solution.objective, best, rtol=1e-12)
+
+
+def test_large_linear_programs_of_many_optima_are_solved() -> None:
+    scores = np.random.default_rng(0).integers(-2, 3, (60, 80)).astype(float)
+    graph, _ = matching(scores)
+    row, column = linear_sum_assignment(scores, maximize=True)
+    best = scores[row, column].sum()
+    solution = graph.solve_map()
+    assert solution.iterations.tolist() == [1]
+    # the mean of the optima, from scores a million times as large: their rounding
+    np.testing.assert_allclose(solution.objective, best, rtol=1e-7)
+    assert graph.solve_map(exact=True).total == best
+
+
+@pytest.mark.parametrize("score", [0.0, 1e-300, 1e300])
+def test_large_linear_programs_of_extreme_scores(score: float) -> None:
+    scores = np.zeros((60, 80))
+    scores[3, 5] = score
+    graph, u = matching(scores)
+    with np.errstate(all="raise", under="ignore"):
+        solution = graph.solve_map()
+    assert solution.ok
+    assert u.value[3, 5] > 0.99 or score == 0.0
+    np.testing.assert_allclose(u.value.sum(axis=1), 1.0, atol=8e-5)  # 80 times the default tol
 
 
 def random_counts(

@@ -14,6 +14,8 @@ the scores are the given ones (a continuation, Allgower & Georg 1990): nearly in
 hardly change, and their multipliers grow with the scores. The duals of core's loop follow from the
 multipliers: see `write_point`.
 
+LP-MAP is the limit of infinite scores. Where its solution is integral, large finite ones suffice.
+
 The loop continues from this start and certifies the result.
 """
 
@@ -46,6 +48,17 @@ MAX_NEWTON_STEPS = 64
 
 FIRST_MAGNITUDE, GROWTH = 10.0, 8.0
 """The first scores are the given ones divided by powers of the second number, up to the first."""
+
+LAST_MAGNITUDE, LAST_TOLERANCE = 1e6, 1e-7
+"""Scores of LP-MAP grow until the solution is integral, or beyond this magnitude. There, the second
+number is the rounding of the sums."""
+
+MAX_SCALE = 1e280
+"""Smaller scores than its inverse count as zeros, for which all points of LP-MAP are optimal."""
+
+MAX_VERTEX_VARIABLES = 2_500
+"""Components of LP-MAP with more variables start from multipliers. Of smaller ones, `lpsmap-decode`
+finds vertices, also where several are optimal."""
 
 ROUGH_TOLERANCE = 1e-2
 """Violation of the sums that is accurate enough before the scores grow."""
@@ -93,9 +106,22 @@ class NewtonStart(Start):
     ) -> BoolArray:
         """Write the means and duals of the multipliers that were found; see `Start.find`."""
         found = np.zeros(len(components), dtype=np.bool_)
-        point = score, tolerance, u, duals, found
+        point = score, tolerance, self.linear, u, duals, found
         _start(components, part.first_variable, part.links, counts_of(part), *point)
         return found
+
+
+class LinearNewtonStart(NewtonStart):
+    """The same for LP-MAP, for components that are too large for a dual simplex method."""
+
+    name = "newton-linear"
+    linear = True
+
+    def serves(self, part: Part) -> BoolArray | None:
+        """Return the large components whose factors all bound counts and are few enough."""
+        served = super().serves(part)
+        large = np.diff(part.first_variable) > MAX_VERTEX_VARIABLES
+        return None if served is None else served & large
 
 
 def _served_components(part: Part) -> BoolArray | None:
@@ -130,6 +156,8 @@ class Multipliers(NamedTuple):
     trial_off: FloatArray
     """Violations at the end of a step."""
     step: FloatArray
+    earlier: FloatArray
+    """Multipliers for the scores before these."""
     matrix: FloatTable
     """The upper triangle of the step's equations."""
     x: FloatArray
@@ -144,6 +172,7 @@ def _start(
     counts: Counts,
     score: FloatArray,
     tolerance: FloatArray,
+    linear: bool,
     u: FloatArray,
     duals: FloatArray,
     found: BoolArray,
@@ -153,7 +182,7 @@ def _start(
     for c in components:
         most = max(most, first[c + 1] - first[c])
         longest = max(longest, variables[c + 1] - variables[c])
-    vectors, matrix, x = np.empty((5, most)), np.empty((most, most)), np.empty(longest)
+    vectors, matrix, x = np.zeros((6, most)), np.empty((most, most)), np.empty(longest)
     for i in range(len(components)):
         c = components[i]
         begin, end, n = first[c], first[c + 1], first[c + 1] - first[c]
@@ -167,10 +196,14 @@ def _start(
             vectors[2, :n],
             vectors[3, :n],
             vectors[4, :n],
+            vectors[5, :n],
             matrix[:n, :n],
             x,
         )
-        found[i] = _find(c, dual, links, counts, score, tolerance[c])
+        if linear:
+            found[i] = _find_linear(c, dual, links, counts, score)
+        else:
+            found[i] = _find(c, dual, links, counts, score, tolerance[c])
         if found[i]:
             n_variables = dual.end - dual.begin
             write_point(dual.begin, x[:n_variables], dual.y, links, counts.number, u, duals)
@@ -186,27 +219,91 @@ def _find(
     tolerance: float,
 ) -> bool:
     """Find the multipliers of a component; return whether the method succeeded."""
-    largest, scale = 0.0, 1.0
+    largest, scale = _largest_score(dual, links, score), 1.0
+    while scale * largest > FIRST_MAGNITUDE:
+        scale /= GROWTH
+    _begin(c, dual, links, counts, score, scale)
+    first = scale
+    while scale < 1.0:
+        if not _minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
+            return False
+        scale = _extrapolate(dual, scale, scale == first)
+    close = max(START_TOLERANCE, tolerance)
+    found: bool = _minimise(dual, SUM_TOLERANCE, close, links, counts, score, scale)
+    return found
+
+
+@leaf
+def _find_linear(
+    c: int, dual: Multipliers, links: Links, counts: Counts, score: FloatArray
+) -> bool:
+    """Find the multipliers of a component of LP-MAP; return whether the method succeeded."""
+    largest = _largest_score(dual, links, score)
+    scale = FIRST_MAGNITUDE / largest
+    if not scale < MAX_SCALE:
+        return False
+    _begin(c, dual, links, counts, score, scale)
+    first = scale
+    while True:
+        if not _minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
+            return False
+        if scale * largest >= LAST_MAGNITUDE or _is_integral(dual):
+            break
+        scale = _extrapolate(dual, scale, scale == first)
+    tolerances = SUM_TOLERANCE, LAST_TOLERANCE
+    found: bool = _minimise(dual, *tolerances, links, counts, score, scale)
+    # the duals of LP-MAP are those of an integral solution by the scale, and else their slope
+    integral, change = _is_integral(dual), scale - scale / GROWTH
+    for k in range(len(dual.y)):
+        dual.y[k] = dual.y[k] / scale if integral else (dual.y[k] - dual.earlier[k]) / change
+    return found
+
+
+@leaf
+def _is_integral(dual: Multipliers) -> bool:
+    """Return whether no variable is inside (0, 1)."""
+    inside = 0
+    for x in dual.x[: dual.end - dual.begin]:
+        inside += 0.0 < x < 1.0
+    return inside == 0
+
+
+@leaf
+def _extrapolate(dual: Multipliers, scale: float, first: bool) -> float:
+    """Move the multipliers to where they would be for larger scores; return the new scale.
+
+    They are affine in the scale while the same variables are inside (0, 1). Those of sums whose
+    bounds differ keep their signs.
+    """
+    for k in range(len(dual.y)):
+        y = dual.y[k]
+        moved = GROWTH * y if first else y + GROWTH * (y - dual.earlier[k])
+        dual.y[k] = moved if dual.low[k] == dual.high[k] or moved * y > 0.0 else 0.0
+        dual.earlier[k] = y
+    return scale * GROWTH
+
+
+@leaf
+def _largest_score(dual: Multipliers, links: Links, score: FloatArray) -> float:
+    """Return the largest finite magnitude of a component's scores."""
+    largest = 0.0
     for v in range(dual.begin, dual.end):
         x = abs(score[v]) * links.root_degree[v]
         largest = max(largest, x if x < np.inf else 0.0)
-    while scale * largest > FIRST_MAGNITUDE:
-        scale /= GROWTH
+    return largest
+
+
+@leaf
+def _begin(
+    c: int, dual: Multipliers, links: Links, counts: Counts, score: FloatArray, scale: float
+) -> None:
+    """Write the multipliers that bring one sum after the other within its bounds."""
     for v in range(dual.begin, dual.end):
         dual.x[v - dual.begin] = scale * score[v] * links.root_degree[v]
     for k in range(len(dual.y) - 1, -1, -1):
         i = counts.first[c] + k
         mine = slice(counts.begin[i], counts.end[i])
         dual.y[k] = _single(dual, k, counts.variable[mine], counts.negated[mine])
-    while scale < 1.0:
-        if not _minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
-            return False
-        scale *= GROWTH
-        for k in range(len(dual.y)):
-            dual.y[k] *= GROWTH
-    close = max(START_TOLERANCE, tolerance)
-    found: bool = _minimise(dual, SUM_TOLERANCE, close, links, counts, score, scale)
-    return found
 
 
 @leaf

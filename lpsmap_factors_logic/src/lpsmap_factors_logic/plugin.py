@@ -5,7 +5,7 @@ from __future__ import annotations
 import lpsmap_core
 import lpsmap_factors_logic
 from lpsmap_core import Factor, Start
-from lpsmap_factors_logic.newton_start import NewtonStart
+from lpsmap_factors_logic.newton_start import LinearNewtonStart, NewtonStart
 
 lpsmap_api_version = 3
 
@@ -19,4 +19,4 @@ def lpsmap_factors() -> list[type[Factor]]:
 @lpsmap_core.hookimpl
 def lpsmap_starts() -> list[type[Start]]:
     """Return the start of components whose factors all bound counts."""
-    return [NewtonStart]
+    return [NewtonStart, LinearNewtonStart]
