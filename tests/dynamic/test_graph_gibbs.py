@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,19 @@ def test_bad_input_is_refused() -> None:
     large.add(Or(v[1:]))
     with pytest.raises(ValueError, match=r"scores of up to 1\.7e\+308, whose sums overflow"):
         _ = large.gibbs().log_partition
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_distributions_are_pickled_with_their_graph(used: bool) -> None:
+    graph = drawn(0)
+    u, gibbs = graph.blocks[0], [graph.gibbs(), graph.gibbs(graph.factors[0])]
+    if used:
+        assert all(np.isfinite(one.log_partition).all() for one in gibbs)
+    _, v, others = pickle.loads(pickle.dumps((graph, u, gibbs)))
+    np.testing.assert_array_equal(others[0].value_of(v), gibbs[0].value_of(u))
+    for one, other in zip(gibbs, others, strict=True):
+        np.testing.assert_array_equal(other.log_partition, one.log_partition)
+    alone = pickle.loads(pickle.dumps(gibbs[0]))
+    np.testing.assert_array_equal(alone.entropy, gibbs[0].entropy)
+    with pytest.raises(ValueError, match="another graph"):
+        alone.value_of(u)

@@ -104,6 +104,15 @@ class GraphGibbs:
         self._scores = Scores(*map(_summable, (scores, extra)))
         self._wrong[-1] = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_graph": self._graph()}
+        state.pop("_sums", None)  # large, and cheaper to compute again
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        graph = state["_graph"] or FactorGraph()  # gone at once, as the graph was
+        vars(self).update(state, _graph=weakref.ref(graph))
+
     @property
     def log_partition(self) -> Any:
         """``(n_components,)`` the log-partition functions, ``log Z``, of the components."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -88,7 +89,8 @@ class HypergraphFactor(Factor):
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
         hypergraphs = self.hypergraphs()  # now, so that one that takes too much memory is refused
-        return HypergraphInference(self.offsets, self.n_additionals, lambda: hypergraphs)
+        described = functools.partial(tuple, hypergraphs)
+        return HypergraphInference(self.offsets, self.n_additionals, described)
 
 
 _cache = HypergraphCache[Hypergraph]()

@@ -63,6 +63,10 @@ class Declarations(NamedTuple):
     """The index of the variables that the scores belong to."""
 
 
+def _unchanged(scores: Tensor) -> Tensor:
+    return scores
+
+
 class BuiltGraph:
     """A graph over the scores of a batch.
 
@@ -106,7 +110,7 @@ class BuiltGraph:
         self.graph: Any = graph
         self.block, self.declared = block, declared
         self.batch, self.n_items, self.n_parameters = batch, math.prod(batch), n_parameters
-        self.prepare: Callable[[Tensor], Tensor] = lambda scores: scores
+        self.prepare: Callable[[Tensor], Tensor] = _unchanged
         self.temperature: Temperature = 1.0
         self.variables = block if declared.shown is Ellipsis else block[declared.shown]
         self.padding: BoolArray = ~in_factors(graph)[self.variables.index]

@@ -84,7 +84,8 @@ class Tags(Form):
     def read(self, variables: Tensor) -> Tensor:
         """Return the tags."""
         on = variables > 0.5
-        return on.int().argmax(-1).where(on.any(-1), PADDING)
+        tags = on.int().argmax(-1) if self.sizes[-1] else on.sum(-1)  # no argmax of no tags
+        return tags.where(on.any(-1), PADDING)
 
     def write(self, value: Tensor) -> Tensor:
         """Return the variables of tags; other numbers than those of tags switch none on."""

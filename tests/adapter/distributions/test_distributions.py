@@ -845,3 +845,13 @@ def test_errors_say_how_values_are_written(value: Any, kind: Any, words: str) ->
     scores = torch.zeros(1, 3, 3, 3) if kind is LabelledTree else torch.zeros(1, 3, 3)
     with pytest.raises(ValueError, match=words):  # torch.compile sets the default to False
         kind(scores, validate_args=True).log_prob(torch.tensor(value))
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+@pytest.mark.parametrize("kind", [Tree, ProjectiveTree, Alignment, BinaryTree])
+def test_sentences_of_no_words(kind: type[StructuredDistribution], batch: int) -> None:
+    distribution = kind(torch.zeros(batch, 0, 0))
+    assert distribution.event_shape[0] == 0
+    assert distribution.argmax.shape == (batch, *distribution.event_shape)
+    assert distribution.sample((3,)).shape == (3, batch, *distribution.event_shape)
+    assert distribution.log_prob(distribution.argmax).tolist() == [0.0] * batch

@@ -64,3 +64,8 @@ def test_unknown_arguments_are_answered_by_all_or_by_a_like_one() -> None:
         LatentTree(max_modifiers=2)
     with pytest.raises(TypeError, match="'single_roots'; expected single_root"):
         LatentTree(single_roots=True)
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_sentences_of_no_words_have_no_heads(batch: int) -> None:
+    assert LatentTree().heads(torch.zeros(batch, 0, 0)).shape == (batch, 0)

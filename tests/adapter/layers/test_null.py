@@ -165,3 +165,14 @@ def test_a_partner_in_the_padding_is_refused(kind: Any) -> None:
             criterion(scores, target, lengths=LENGTHS)
     columns[1, 1] = -1
     assert criterion(scores, columns, lengths=LENGTHS).isfinite()
+
+
+@both
+def test_the_parameter_follows_the_habits_of_modules(kind: Any) -> None:
+    layer = kind(null=True, dtype=torch.float64, device="cpu")
+    assert layer.null.dtype == torch.float64
+    torch.nn.init.constant_(layer.null, 2.0)
+    layer.reset_parameters()
+    assert layer.null.tolist() == [0.0]
+    assert kind(null=True, device="meta").null.device.type == "meta"
+    kind(null=1.0).reset_parameters()  # nothing to set

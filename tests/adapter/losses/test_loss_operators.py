@@ -348,3 +348,15 @@ def test_bad_arguments_are_refused_in_words() -> None:
     gc.collect()
     with pytest.raises(RuntimeError, match="the loss no longer exists"):
         traced_calls._operator(*call)
+
+
+def test_hooks_run_once() -> None:
+    scores, target = normal(2, 3, 3), torch.tensor([[-1, 0, 1], [-1, 0, 0]])
+    criterion, calls = CRFLoss(DepTree), []
+    criterion.register_forward_hook(lambda module, args, output: calls.append(output))
+    expected = criterion(scores, target)
+    for _ in range(2):
+        calls.clear()
+        found = torch.compile(criterion, backend="aot_eager")(scores, target)
+        torch.testing.assert_close(found, expected)
+        assert len(calls) == 1

@@ -46,11 +46,15 @@ class SemiMarkov(StructuredDistribution):
             _segmentations,
             scores,
             event_ndim=3,
-            form=lambda sizes: Segments(sizes, sizes[0]),
+            form=_segments,
             validate_args=validate_args,
             transitions=transitions,
             lengths=lengths,
         )
+
+
+def _segments(sizes: tuple[int, ...]) -> Segments:
+    return Segments(sizes, sizes[0])
 
 
 def _segmentations(u: Variables, transitions: Any, lengths: Any) -> Factor:
@@ -89,12 +93,16 @@ class BinaryTree(StructuredDistribution):
             _binary_trees,
             scores,
             event_ndim=3 if labelled else 2,
-            form=lambda sizes: TreeSpans(sizes, max(2 * sizes[0] - 1, 0)),
+            form=_tree_spans,
             validate_args=validate_args,
             labelled=labelled,
             lengths=lengths,
             mask=mask,
         )
+
+
+def _tree_spans(sizes: tuple[int, ...]) -> TreeSpans:
+    return TreeSpans(sizes, max(2 * sizes[0] - 1, 0))
 
 
 def _binary_trees(u: Variables, labelled: bool, lengths: Any, mask: Any) -> Factor:
@@ -125,10 +133,14 @@ class Alignment(StructuredDistribution):
             _alignments,
             scores,
             event_ndim=2,
-            form=lambda sizes: Cells(sizes, sum(sizes) - 1),
+            form=_path,
             validate_args=validate_args,
             lengths=lengths,
         )
+
+
+def _path(sizes: tuple[int, ...]) -> Cells:
+    return Cells(sizes, max(sum(sizes) - 1, 0))
 
 
 def _alignments(u: Variables, lengths: Any) -> Factor:
@@ -165,6 +177,7 @@ class Subset(StructuredDistribution):
         mask: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
+        k = k.cpu() if isinstance(k, Tensor) else k
         most = int(np.max(np.asarray(k), initial=0))
         super().__init__(
             _subsets,

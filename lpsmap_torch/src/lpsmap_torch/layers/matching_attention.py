@@ -35,6 +35,8 @@ class MatchingAttention(PairLayer):
         Words may also have no partner: a pair is worth its score less `null`, the score of no
         partner for its two words. A number; or True for a parameter of this name, 0 at first. None:
         `full` says which words may have none.
+    device, dtype
+        Those of the parameter.
     options
         Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 
@@ -54,7 +56,13 @@ class MatchingAttention(PairLayer):
     solved_by: ClassVar[tuple[str, ...]] = ("full",)
 
     def __init__(
-        self, full: Full = "shorter", *, null: bool | float | None = None, **options: Any
+        self,
+        full: Full = "shorter",
+        *,
+        null: bool | float | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         name = type(self).__name__
@@ -69,9 +77,15 @@ class MatchingAttention(PairLayer):
         self.full: Full = "none" if has_null else full
         self.null: Tensor | float | None = None
         if null is True:
-            self.null = nn.Parameter(torch.zeros(1))
+            self.null = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
+            self.reset_parameters()
         elif has_null:
             self.null = checked_number(f"{name}: null", null, "a number, or True", lambda x: x == x)
+
+    def reset_parameters(self) -> None:
+        """Set the parameter to 0, if there is one."""
+        if isinstance(self.null, nn.Parameter):
+            nn.init.zeros_(self.null)
 
     def declare(self, u: Variables, instances: Instances, n_parameters: int) -> Declarations:
         """Return one matching per instance."""
@@ -108,7 +122,7 @@ class LPMatchingAttention(MatchingAttention, RelaxedPairLayer):
         convergence: "For both LP-SparseMAP approaches, we rescale the result by row sums to ensure
         feasibility" (section 5.2). Not if ``full="none"``.
     full, null
-        As in `MatchingAttention`.
+        As in `MatchingAttention`, also `device` and `dtype`.
     options
         Those of `FactorGraph.solve` that `SparseMAP` takes, and its `temperature` and `estimator`.
 

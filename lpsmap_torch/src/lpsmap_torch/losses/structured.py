@@ -23,6 +23,17 @@ from lpsmap_torch.tensors import as_tensor, numbers
 from lpsmap_torch.traced_calls import is_traced, traced_call
 
 
+class _WithoutHooks(nn.Module):
+    """A loss whose hooks the traced call runs."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        return self.loss.forward(*args, **named)
+
+
 class StructuredLoss(nn.Module, abc.ABC):
     """A loss for structures: the maximum minus the maximum given the labels.
 
@@ -154,7 +165,8 @@ class StructuredLoss(nn.Module, abc.ABC):
     ) -> Tensor:
         """Return the loss for parameters and buffers of a traced call."""
         with torch.set_grad_enabled(graded):
-            loss: Tensor = torch.func.functional_call(self, state, (scores,), named)
+            state = {f"loss.{key}": value for key, value in state.items()}
+            loss: Tensor = torch.func.functional_call(_WithoutHooks(self), state, (scores,), named)
             return loss
 
     def _loss(
