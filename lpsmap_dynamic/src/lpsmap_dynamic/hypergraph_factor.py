@@ -20,6 +20,9 @@ from lpsmap_dynamic.inference import Inference
 from lpsmap_dynamic.row import Row, different_rows
 from lpsmap_dynamic.tensor_oracle import hypergraph_oracle
 
+Described = tuple[Sequence[Hypergraph], IntArray]
+"""Distinct hypergraphs, and the number of that of each factor."""
+
 
 class HypergraphFactor(Factor):
     """A factor type whose structures are the derivations of a hypergraph, and that has an oracle.
@@ -89,8 +92,12 @@ class HypergraphFactor(Factor):
     def inference(self) -> Inference:
         """Return the inference over the structures of this declaration's factors."""
         hypergraphs = self.hypergraphs()  # now, so that one that takes too much memory is refused
-        described = functools.partial(tuple, hypergraphs)
+        described = functools.partial(_unchanged, hypergraphs)  # which is pickled
         return HypergraphInference(self.offsets, self.n_additionals, described)
+
+
+def _unchanged(hypergraphs: Described) -> Described:
+    return hypergraphs
 
 
 _cache = HypergraphCache[Hypergraph]()
