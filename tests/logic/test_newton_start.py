@@ -62,16 +62,19 @@ def test_large_linear_programs_take_one_iteration(scale: float) -> None:
     np.testing.assert_allclose(solution.objective, best, rtol=1e-12)
 
 
-def test_large_linear_programs_of_many_optima_are_solved() -> None:
-    scores = np.random.default_rng(0).integers(-2, 3, (60, 80)).astype(float)
-    graph, _ = matching(scores)
-    row, column = linear_sum_assignment(scores, maximize=True)
-    best = scores[row, column].sum()
+@pytest.mark.parametrize("most", [1, 3, 30])
+def test_large_linear_programs_of_many_optima_end_at_one(most: int) -> None:
+    scores = np.random.default_rng(0).integers(-most, most + 1, (80, 90)).astype(float)
+    graph, u = matching(scores)
     solution = graph.solve_map()
     assert solution.iterations.tolist() == [1]
-    # the mean of the optima, from scores a million times as large: their rounding
+    np.testing.assert_allclose(u.value, np.round(u.value), rtol=0, atol=1e-6)  # the default tol
+    row, column = linear_sum_assignment(scores, maximize=True)
+    best = scores[row, column].sum()
     np.testing.assert_allclose(solution.objective, best, rtol=1e-7)
-    assert graph.solve_map(exact=True).total == best
+    found = graph.solve_map(exact=True)
+    assert found.total == best
+    assert found.n_nodes.tolist() == [0]
 
 
 @pytest.mark.parametrize("score", [0.0, 1e-300, 1e300])
