@@ -22,8 +22,12 @@ from lpsmap_core import interrupted, leaf
 from lpsmap_core.api import BoolArray, FloatArray, FloatTable, IntArray, Links
 from lpsmap_dynamic import Counts
 
-MAX_NEWTON_STEPS = 64
+MAX_NEWTON_STEPS = 100
 """Maximum number of Newton steps for scores of one magnitude."""
+
+DAMPED_REACH = 20.0
+"""The diagonal is raised in proportion to the violation of the sums. If multipliers may have to
+move farther than this, it is raised by less."""
 
 USUAL_STEPS = 8
 """Number of Newton steps after which the bounds are tested for contradictions."""
@@ -56,6 +60,8 @@ class Multipliers(NamedTuple):
     """First variable of the component."""
     end: np.uint64
     """End of its variables."""
+    largest: float
+    """The largest finite magnitude of its scores."""
     low: FloatArray
     """Lower bounds of the sums."""
     high: FloatArray
@@ -96,16 +102,18 @@ def minimise(
     dual: Multipliers,
     enough: float,
     close: float,
+    reach: float,
     links: Links,
     counts: Counts,
     score: FloatArray,
     scale: float,
 ) -> bool:
-    """Move the multipliers to the minimum for scaled scores; return whether it is `close`.
+    """Move the multipliers, up to about `reach`, to the minimum; return whether it is `close`.
 
     Violations of the sums are `close` below a tolerance, and decrease further while steps help, but
     not below `enough`.
     """
+    damping = DAMPED_REACH / max(reach, DAMPED_REACH)
     value = _dual_function(dual, dual.y, dual.off, links, counts.number, score, scale)
     before = np.inf
     for n in range(MAX_NEWTON_STEPS):
@@ -113,7 +121,7 @@ def minimise(
         if worst <= enough or close >= worst > 0.5 * before:
             break
         before = worst
-        _find_step(dual, min(worst, 1.0), links, counts)
+        _find_step(dual, damping * min(worst, 1.0), links, counts)
         if interrupted() or (n >= USUAL_STEPS and _shows_contradiction(dual, links, counts)):
             return False
         value = _search(dual, value, links, counts.number, score, scale)

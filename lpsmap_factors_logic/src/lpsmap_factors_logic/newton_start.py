@@ -129,6 +129,7 @@ def _start(
         dual = Multipliers(
             np.uint64(variables[c]),
             np.uint64(variables[c + 1]),
+            _largest_score(variables[c], variables[c + 1], links, score),
             counts.low[begin:end],
             counts.high[begin:end],
             vectors[0, :n],
@@ -164,17 +165,17 @@ def _find(
     tolerance: float,
 ) -> bool:
     """Find the multipliers of a component; return whether the method succeeded."""
-    largest, scale = _largest_score(dual, links, score), 1.0
-    while scale * largest > FIRST_MAGNITUDE:
+    scale = 1.0
+    while scale * dual.largest > FIRST_MAGNITUDE:
         scale /= GROWTH
     sweep(c, dual, links, counts, score, scale)
-    first = scale
+    first, rough = scale, (ROUGH_TOLERANCE, ROUGH_TOLERANCE)
     while scale < 1.0:
-        if not minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
+        if not minimise(dual, *rough, scale * dual.largest, links, counts, score, scale):
             return False
         scale = _extrapolate(dual, scale, scale == first)
-    close = max(START_TOLERANCE, tolerance)
-    found: bool = minimise(dual, SUM_TOLERANCE, close, links, counts, score, scale)
+    exact = SUM_TOLERANCE, max(START_TOLERANCE, tolerance)
+    found: bool = minimise(dual, *exact, scale * dual.largest, links, counts, score, scale)
     return found
 
 
@@ -183,19 +184,19 @@ def _find_linear(
     c: int, dual: Multipliers, links: Links, counts: Counts, score: FloatArray
 ) -> float:
     """Find the multipliers of a component of LP-MAP; return the scale, 0 if the method failed."""
-    largest = _largest_score(dual, links, score)
-    scale = FIRST_MAGNITUDE / largest
+    scale = FIRST_MAGNITUDE / dual.largest
     if not scale < MAX_SCALE:
         return 0.0
     sweep(c, dual, links, counts, score, scale)
-    first = scale
+    first, rough = scale, (ROUGH_TOLERANCE, ROUGH_TOLERANCE)
     while True:
-        if not minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
+        if not minimise(dual, *rough, scale * dual.largest, links, counts, score, scale):
             return 0.0
-        if scale * largest >= LAST_MAGNITUDE or _is_integral(dual):
+        if scale * dual.largest >= LAST_MAGNITUDE or _is_integral(dual):
             break
         scale = _extrapolate(dual, scale, scale == first)
-    if not minimise(dual, SUM_TOLERANCE, LAST_TOLERANCE, links, counts, score, scale):
+    exact = SUM_TOLERANCE, LAST_TOLERANCE
+    if not minimise(dual, *exact, scale * dual.largest, links, counts, score, scale):
         return 0.0
     # those of an integral solution by the scale, and else their slope
     integral, change = _is_integral(dual), scale - scale / GROWTH
@@ -219,12 +220,13 @@ def _break_ties(
         place = np.float64(v - dual.begin)
         difference = GOLDEN * place * place
         score[v] += (difference - np.floor(difference)) / (scale * links.root_degree[v])
+    rough, reach = (ROUGH_TOLERANCE, ROUGH_TOLERANCE), 1.0
     for _ in range(MAX_GROWTHS):
-        if not minimise(dual, ROUGH_TOLERANCE, ROUGH_TOLERANCE, links, counts, score, scale):
+        if not minimise(dual, *rough, reach, links, counts, score, scale):
             return False
         if _is_integral(dual):
             return True
-        scale = _extrapolate(dual, scale, False)
+        scale, reach = _extrapolate(dual, scale, False), GROWTH * reach
     return False
 
 
@@ -260,10 +262,10 @@ def _extrapolate(dual: Multipliers, scale: float, first: bool) -> float:
 
 
 @leaf
-def _largest_score(dual: Multipliers, links: Links, score: FloatArray) -> float:
-    """Return the largest finite magnitude of a component's scores."""
+def _largest_score(begin: int, end: int, links: Links, score: FloatArray) -> float:
+    """Return the largest finite magnitude of the scores of some variables."""
     largest = 0.0
-    for v in range(dual.begin, dual.end):
+    for v in range(begin, end):
         x = abs(score[v]) * links.root_degree[v]
         largest = max(largest, x if x < np.inf else 0.0)
     return largest
