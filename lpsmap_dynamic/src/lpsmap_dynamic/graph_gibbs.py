@@ -105,9 +105,7 @@ class GraphGibbs:
         self._wrong[-1] = False
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**vars(self), "_graph": self._graph()}
-        state.pop("_sums", None)  # large, and cheaper to compute again
-        return state
+        return {**vars(self), "_graph": self._graph()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         graph = state["_graph"] or FactorGraph()  # gone at once, as the graph was
