@@ -123,6 +123,7 @@ def _start(
         most = max(most, first[c + 1] - first[c])
         longest = max(longest, variables[c + 1] - variables[c])
     vectors, matrix, x = np.zeros((7, most)), np.empty((most, most)), np.empty(longest)
+    changed = score.copy() if linear else score
     for i in range(len(components)):
         c = components[i]
         begin, end, n = first[c], first[c + 1], first[c + 1] - first[c]
@@ -144,14 +145,14 @@ def _start(
         )
         scale = 1.0
         if linear:
-            scale = _find_linear(c, dual, links, counts, score)
+            scale = _find_linear(c, dual, links, counts, changed)
             found[i] = scale > 0.0
         else:
             found[i] = _find(c, dual, links, counts, score, tolerance[c])
         if found[i]:
             means, y = x[: dual.end - dual.begin], dual.linear if linear else dual.y
             write_point(dual.begin, means, y, links, counts.number, u, duals)
-        if linear and found[i] and _break_ties(dual, links, counts, score.copy(), scale):
+        if linear and found[i] and _break_ties(dual, links, counts, changed, scale):
             _write_means(dual, links, u)
 
 
