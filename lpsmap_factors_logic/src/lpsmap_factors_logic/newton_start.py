@@ -20,7 +20,13 @@ import numpy as np
 from lpsmap_core import Start, kernel, leaf
 from lpsmap_core.api import BoolArray, FloatArray, IntArray, Links, Part
 from lpsmap_dynamic import Counts, counts_of, write_point
-from lpsmap_factors_logic.multipliers import SUM_TOLERANCE, Multipliers, minimise, sweep
+from lpsmap_factors_logic.multipliers import (
+    DAMPED_REACH,
+    SUM_TOLERANCE,
+    Multipliers,
+    minimise,
+    sweep,
+)
 
 MAX_FACTORS = 2_048
 """Largest component, in factors, whose equations take a few seconds if all variables are inside."""
@@ -191,13 +197,13 @@ def _find_linear(
     sweep(c, dual, links, counts, score, scale)
     first, rough = scale, (ROUGH_TOLERANCE, ROUGH_TOLERANCE)
     while True:
-        if not minimise(dual, *rough, scale * dual.largest, links, counts, score, scale):
+        if not minimise(dual, *rough, DAMPED_REACH, links, counts, score, scale):
             return 0.0
         if scale * dual.largest >= LAST_MAGNITUDE or _is_integral(dual):
             break
         scale = _extrapolate(dual, scale, scale == first)
     exact = SUM_TOLERANCE, LAST_TOLERANCE
-    if not minimise(dual, *exact, scale * dual.largest, links, counts, score, scale):
+    if not minimise(dual, *exact, DAMPED_REACH, links, counts, score, scale):
         return 0.0
     # those of an integral solution by the scale, and else their slope
     integral, change = _is_integral(dual), scale - scale / GROWTH
