@@ -87,6 +87,8 @@ def test_files_of_others_are_left_alone(models: Path) -> None:
     out = models / "out.jsonl"
     for text, words in (
         ("my notes\nof today\n", "line 1 is not a result"),
+        ("my notes\n", "line 1 is not a result"),
+        ('{"variables": {"u": [1.0]}, "factors": []}', "line 1 is not a result"),
         ('{"path": "a", "task": "lp-map"}\n', "results of the task 'lp-map'; expected 'map'"),
     ):
         out.write_text(text)
