@@ -306,8 +306,8 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
 
     def view(node: ast.expr) -> Variables:
         match node:
-            case ast.Name(id=name) if name in blocks:
-                return blocks[name]
+            case ast.Name() if (name := str(ast.get_source_segment(text.strip(), node))) in blocks:
+                return blocks[name]  # an `id` may have other letters: `ast` normalises it
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return ~view(operand)
             case ast.Attribute(value=value, attr="T"):
