@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import VIEW_BYTES, reserve_memory, truth_values, whole_numbers
+from lpsmap_core.api import (
+    VIEW_BYTES,
+    MemoryLimitError,
+    reserve_memory,
+    truth_values,
+    whole_numbers,
+)
 from lpsmap_decode.formats.array_files import Arrays, read_arrays, resolved
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.error_text import error_text
@@ -161,7 +167,7 @@ def _read_contents(path: Path) -> tuple[dict[str, Any], str]:
             if key not in content:
                 raise ValueError(f"{key} is missing")
     except (ValueError, TypeError, RecursionError) as error:
-        if isinstance(error, FileFormatError):
+        if isinstance(error, (FileFormatError, MemoryLimitError)):
             raise
         raise FileFormatError(
             f"{path}: {error_text(error)}; expected a JSON object with the keys "
