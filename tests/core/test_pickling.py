@@ -71,6 +71,15 @@ def test_parts_keep_together_in_one_pickle(order):
     assert_same_solution(graph, other)
 
 
+def test_structures_are_pickled_with_their_graph():
+    graph = make_graph()
+    graph.solve()
+    structures = graph.structures(graph.factors[0])
+    _, other = round_trip((graph, structures))
+    assert other.to_dict() == structures.to_dict()
+    np.testing.assert_array_equal(other.variables, structures.variables)
+
+
 def test_a_copied_graph_grows_and_refuses_as_any_other():
     other = round_trip(make_graph())
     with pytest.raises(ValueError, match="was added before"):

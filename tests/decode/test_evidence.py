@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -155,6 +158,14 @@ def test_factors_of_other_graphs_are_not_found():
     given = graph.condition([])
     with pytest.raises(ValueError, match="Xor.* is not in the original graph"):
         given.of(given.of(factor))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_factors_of_a_copy_are_found(copied):
+    graph = FactorGraph()
+    factor = graph.add(lpsmap.Xor(graph.variable(2)))
+    graph, factor, given = copied((graph, factor, graph.condition([])))
+    assert given.of(factor) is given.graph.factors[0]
 
 
 def test_variables_of_no_factor_keep_their_value():

@@ -48,9 +48,7 @@ class Conditioned:
            [1., 0., 0.]])
     """
 
-    def __init__(
-        self, graph: Any, on: BoolArray, factors: dict[int, tuple[Factor, Factor]]
-    ) -> None:
+    def __init__(self, graph: Any, on: BoolArray, factors: dict[Factor, Factor]) -> None:
         self.graph = graph
         self.on = on
         self._factors = factors
@@ -80,9 +78,10 @@ class Conditioned:
         """
         if isinstance(what, Variables):
             return Variables(self.graph, what.index, what.negated ^ self.on[what.index])
-        if id(what) not in self._factors:
+        found = self._factors.get(what) if isinstance(what, Factor) else None
+        if found is None:
             raise ValueError(f"of: {what!r} is not in the original graph; pass one of its factors.")
-        return self._factors[id(what)][1]
+        return found
 
 
 def condition(
@@ -125,7 +124,7 @@ def condition(
         number = int(flags.sum())
         again = _over(factor, inner, flags, own[at : at + number], on)
         again.additionals = kept
-        found[id(factor)] = factor, inner.add(again)
+        found[factor] = inner.add(again)
         at += number
     return Conditioned(inner, on, found)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from forks import Server
 from lpsmap_core.command import cli
 from lpsmap_decode.command import decode_files as module
 from lpsmap_decode.corpus.journal import Journal, JournalError
@@ -87,6 +88,8 @@ def test_files_of_others_are_left_alone(models: Path) -> None:
     out = models / "out.jsonl"
     for text, words in (
         ("my notes\nof today\n", "line 1 is not a result"),
+        ("my notes\n", "line 1 is not a result"),
+        ('{"variables": {"u": [1.0]}, "factors": []}', "line 1 is not a result"),
         ('{"path": "a", "task": "lp-map"}\n', "results of the task 'lp-map'; expected 'map'"),
     ):
         out.write_text(text)
@@ -114,6 +117,15 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert list(lines_of((tmp_path / "out").read_text())) == ["a"]
+
+
+def test_a_reader_may_close_the_pipe(models: Path, warm_server: Server) -> None:
+    end, pipe = os.pipe()
+    os.close(end)
+    with open(pipe, "w") as closed:
+        done = warm_server.run(LPSMAP[2], "decode", models / "m0.uai", "-q", stdout=closed)
+    assert done.returncode == 1
+    assert not done.stderr
 
 
 def test_results_go_into_files_alone(models: Path, tmp_path: Path) -> None:

@@ -172,6 +172,14 @@ def test_numbers_of_any_size_and_marks_of_editors(tmp_path: Path) -> None:
     assert read_graph(path).graph.solve().ok
 
 
+def test_names_are_those_of_the_file(tmp_path: Path) -> None:
+    """Python takes the micro sign in an identifier for the Greek letter."""
+    factors = [{"type": "Xor", "over": ["~\u00b5"]}]
+    content = {"variables": {"\u00b5": [1.0], "\u03bc": [2.0]}, "factors": factors}
+    named = read_graph(written(tmp_path, content))
+    assert named.graph.factors[0].variables.index.tolist() == [0]
+
+
 def test_lists_in_a_file_are_arrays() -> None:
     from lpsmap_decode.formats.json_format import _argument
 

@@ -189,6 +189,16 @@ def test_variables_without_names_get_some(tmp_path, rng):
     np.testing.assert_array_equal(again.graph.flat_scores(), graph.flat_scores())
 
 
+def test_a_name_given_to_other_variables_is_kept(tmp_path):
+    graph = FactorGraph()
+    graph.variable_from([1.0, 2.0])
+    u = graph.variable_from([3.0])
+    write_graph(NamedGraph(graph, {"unnamed0": u}), tmp_path / "g.json")
+    again = read_graph(tmp_path / "g.json")
+    assert list(again.variables) == ["unnamed1", "unnamed0"]
+    np.testing.assert_array_equal(again.graph.flat_scores(), [1.0, 2.0, 3.0])
+
+
 GOOD = {
     "variables": {"u": [[1.0, 0.8, 0.0], [0.9, 1.0, 0.4]]},
     "factors": [

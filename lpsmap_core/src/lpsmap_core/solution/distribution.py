@@ -201,7 +201,7 @@ class Distributions:
         self.counts: IntArray = np.diff(self.starts).reshape(factor.batch_shape)
         self.most = int(self.counts.max(initial=0))
         self.probabilities: Any = self.padded(vertices.probability)
-        self._convert: Callable[[FloatArray], Any] = lambda array: array
+        self._convert: Callable[[FloatArray], Any] = np.asarray
         self._map = WeightMap(
             vertices,
             factor.offsets,

@@ -163,7 +163,7 @@ def _write_outcomes(
             found.update({kind: 1, "not done": -1})
     except KeyboardInterrupt:
         pass
-    except (BrokenExecutor, OSError) as error:
+    except BrokenExecutor as error:
         raise click.ClickException(str(error)) from error
     return found
 

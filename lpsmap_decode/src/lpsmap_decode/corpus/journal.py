@@ -16,6 +16,9 @@ LONGEST_LINE = 2**28
 KEY = "path"
 """The field that names the subject of a line."""
 
+BEGIN = b'{"file": "'
+"""The first bytes of a line of `lpsmap decode`; a file that ends otherwise is not a journal."""
+
 
 class JournalError(ValueError):
     """A file is not a journal, or another process is writing it."""
@@ -93,12 +96,12 @@ class Journal:
             return
         dropped, partial = set[int](), 0
         for number, line in enumerate(_lines(self._path), start=1):
-            if partial:
-                raise JournalError(
-                    f"{self._path}: line {partial} is not a result; expected JSON lines of `lpsmap "
-                    "decode`. Choose another --out."
-                )
             result = _parsed(line)
+            if partial or (result is None and not BEGIN.startswith(line.strip()[: len(BEGIN)])):
+                raise JournalError(
+                    f"{self._path}: line {partial or number} is not a result; expected JSON lines "
+                    "of `lpsmap decode`. Choose another --out."
+                )
             if result is None or "error" in result:
                 partial = number if result is None else 0
                 dropped.add(number)

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 
 from lpsmap_core import FactorGraph, Variables
-from lpsmap_core.api import VIEW_BYTES, reserve_memory, truth_values, whole_numbers
+from lpsmap_core.api import (
+    VIEW_BYTES,
+    MemoryLimitError,
+    reserve_memory,
+    truth_values,
+    whole_numbers,
+)
 from lpsmap_decode.formats.array_files import Arrays, read_arrays, resolved
 from lpsmap_decode.formats.compressed_text import file_bytes
 from lpsmap_decode.formats.error_text import error_text
@@ -161,7 +167,7 @@ def _read_contents(path: Path) -> tuple[dict[str, Any], str]:
             if key not in content:
                 raise ValueError(f"{key} is missing")
     except (ValueError, TypeError, RecursionError) as error:
-        if isinstance(error, FileFormatError):
+        if isinstance(error, (FileFormatError, MemoryLimitError)):
             raise
         raise FileFormatError(
             f"{path}: {error_text(error)}; expected a JSON object with the keys "
@@ -306,8 +312,8 @@ def _view(text: str, blocks: Mapping[str, Variables]) -> Variables:
 
     def view(node: ast.expr) -> Variables:
         match node:
-            case ast.Name(id=name) if name in blocks:
-                return blocks[name]
+            case ast.Name() if (name := str(ast.get_source_segment(text.strip(), node))) in blocks:
+                return blocks[name]  # an `id` may have other letters: `ast` normalises it
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 return ~view(operand)
             case ast.Attribute(value=value, attr="T"):

@@ -6,6 +6,7 @@ import copy
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _blocks(path: Path, named: NamedGraph) -> dict[str, Variables]:
     """Return blocks that together are the graph's list of variables, in order."""
     found, at = {}, 0
     ordered = sorted(named.variables.items(), key=lambda item: item[1].index.reshape(-1)[:1].sum())
-    names = iter(f"unnamed{i}" for i in range(len(ordered) + 1))
+    names = (f"unnamed{i}" for i in count() if f"unnamed{i}" not in named.variables)
     whole = np.arange(named.graph.n_variables)
     for name, block in ordered:
         flat = block.index.reshape(-1)
