@@ -20,12 +20,21 @@ import pytest
 
 import judges
 import lpsmap_core
-from lpsmap import Budget, Factor, FactorGraph, Pair, Xor
-from lpsmap_core import ConvergenceWarning
+from lpsmap import Budget, Factor, FactorGraph, Pair, Sequence, Xor
+from lpsmap_core import ConvergenceWarning, Status
+from lpsmap_core.engine import faces, polish
+from lpsmap_core.engine.selection import Selection
+from lpsmap_core.engine.state import PartState
 from lpsmap_core.plugins.registry import registered
 from lpsmap_decode import Answer, MapSolver, SolverLimits, solve_many
 from lpsmap_jit.deadlines import Deadline, compiling
-from lpsmap_jit.interrupts import Watch, interrupted, out_of_time, thread_record
+from lpsmap_jit.interrupts import (
+    Watch,
+    interrupted,
+    out_of_time,
+    renew_deadline,
+    thread_record,
+)
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -57,6 +66,44 @@ def test_compiling_takes_no_time() -> None:
         time.sleep(0.1)
     assert 9.9 < deadline.left <= 10.0
     assert 9.9 < late.left <= 10.0
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+@pytest.mark.parametrize("n_products", range(26, 42))
+def test_polishes_that_time_ran_out_on(n_products: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends in a product, with one of the two factors; the constraints contradict."""
+    multiply, left = faces.multiply_jacobians, n_products
+
+    def end_midway(state: PartState, selection: Selection, *arrays: FloatArray) -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            return multiply(state, selection, *arrays)
+        views = state.views
+        state.views = views[:1]
+        multiply(state, selection._replace(rows=selection.rows[:1]), *arrays)
+        deadline = thread_record().deadline
+        assert deadline is not None
+        deadline.end()
+        renew_deadline()
+        state.views = views[1:]
+        multiply(state, selection._replace(rows=selection.rows[1:]), *arrays)
+        state.views = views
+
+    monkeypatch.setattr(polish, "multiply_jacobians", end_midway)
+    monkeypatch.setattr(faces, "multiply_jacobians", end_midway)
+    graph = FactorGraph()
+    u = graph.variable_from(0.01 * np.random.default_rng(0).standard_normal((4, 25, 12))[2])
+    factor = graph.add(Sequence(u, np.zeros((12, 12))))
+    graph.add(Budget(u.reshape(-1), 24))
+    solution = graph.solve(max_time=100.0)
+    assert left <= 0
+    assert solution.status == [Status.TIME_LIMIT]
+    found = graph.structures(factor)
+    mixed = np.tensordot(found.probabilities, found.variables, 1)
+    off = 1e-9 + 2.0 * float(solution.primal_residual[0])  # u is over-relaxed
+    assert off < 0.1
+    np.testing.assert_allclose(mixed, u.value, rtol=0, atol=off)
 
 
 @pytest.mark.parametrize("helps", [False, True])

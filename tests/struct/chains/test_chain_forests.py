@@ -65,8 +65,8 @@ def test_solutions_after_a_time_limit(budget: bool) -> None:
         solution = graph.solve(max_time=seconds)
         assert np.isfinite(solution.vjp(np.ones(scores.size))[0]).all()
         done = np.flatnonzero(solution.iterations)
-        # residuals are of the last whole iteration; the structures may be of the one after it
-        off = 1e-9 + 20.0 * solution.primal_residual
+        # between two iterations, residuals are distances from the mean, and u is over-relaxed
+        off = 1e-9 + 2.0 * solution.primal_residual
         found = graph.structures(factor)
         for b in done:
             mixed = np.tensordot(found[b].probabilities, found[b].variables, 1)

@@ -39,6 +39,7 @@ from lpsmap_core.engine.polish import (
     polish_at,
     polish_settled,
     revert_failed_polishes,
+    revert_untested_polishes,
     waits_for_polish,
 )
 from lpsmap_core.engine.problem import ONE, Iterate, LoopProblem, problem_at
@@ -283,7 +284,24 @@ def _iterate(
         for acceleration in accelerations:
             acceleration.finish()
             n_stale = 1
+    if iteration > 1 and stopped():
+        _leave_midway(*selection[:2], handle, covered)
     raise_interrupt()
+
+
+@leaf
+def _leave_midway(components: IntArray, variables: Variables, handle: Any, polished: bool) -> None:
+    """Write the residuals of interrupted components, some of whose local solutions are newer."""
+    if polished:
+        revert_untested_polishes(components, variables, handle)
+    problem = problem_at(handle)
+    links, iterate, gaps = problem.links, problem.iterate, problem.progress.primal_residual
+    for v in variables:
+        c, one = links.component[v], 1.0 / links.root_degree[v]
+        for e in range(links.offsets[v], links.offsets[v + ONE]):
+            copy = iterate.z[links.order[e]]
+            gap = iterate.u[v] - (one - copy if links.negated[e] else copy)
+            gaps[c] = max(gaps[c], links.root_degree[v] * abs(gap))
 
 
 def _begin(state: PartState, selection: Selection) -> None:

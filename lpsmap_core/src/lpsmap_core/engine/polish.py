@@ -34,7 +34,7 @@ from lpsmap_core.engine.faces import (
     plan_face_workspace,
     reduce_residual,
 )
-from lpsmap_core.engine.problem import ONE, problem_at
+from lpsmap_core.engine.problem import ONE, LoopProblem, problem_at
 from lpsmap_core.engine.selection import (
     Selection,
     Variables,
@@ -264,7 +264,7 @@ def _postpone_failures(components: IntArray, handle: Any) -> None:
 def revert_failed_polishes(components: IntArray, variables: Variables, handle: Any) -> None:
     """Revert polishes that did not halve the residuals; the local scores become stale."""
     problem, polish, any_worse = problem_at(handle), polish_at(handle), False
-    links, iterate, progress = problem.links, problem.iterate, problem.progress
+    progress = problem.progress
     for c in components:
         polish.worse[c] = False
         if polish.pending[c] and not polish.selected[c]:
@@ -274,8 +274,25 @@ def revert_failed_polishes(components: IntArray, variables: Variables, handle: A
                 progress.primal_residual[c] = progress.dual_residual[c] = polish.before[c]
                 polish.worse[c] = progress.stale[c] = any_worse = True
                 _postpone(c, progress.iterations[c], polish)
-    if not any_worse:
-        return
+    if any_worse:
+        _restore(variables, problem, polish)
+
+
+@leaf
+def revert_untested_polishes(components: IntArray, variables: Variables, handle: Any) -> None:
+    """Revert polishes whose test was interrupted: the products of the move may be partial."""
+    problem, polish = problem_at(handle), polish_at(handle)
+    for c in components:
+        polish.worse[c] = polish.pending[c]
+        problem.progress.stale[c] |= polish.worse[c]
+        polish.pending[c] = polish.selected[c] = False
+    _restore(variables, problem, polish)
+
+
+@leaf
+def _restore(variables: Variables, problem: LoopProblem, polish: Polish) -> None:
+    """Set the means and duals of components that became worse to those before the polish."""
+    links, iterate = problem.links, problem.iterate
     for v in variables:
         if polish.worse[links.component[v]]:
             iterate.u[v] = polish.u[v]
