@@ -134,7 +134,7 @@ def _solve_coupled(state: PartState, coupled: IntArray, options: Options) -> Non
     # without the quadratic term, a face does not determine the solution
     workspace = make_polish(state, options.adapt and not linear)
     state.starts = starts_of(state.part, linear) if options.adapt else []
-    inner = options.max_inner_iter or SHORT_RUN
+    inner = SHORT_RUN if options.max_inner_iter is None else options.max_inner_iter
     tolerances = options.tol, options.tol if options.dual_tol is None else options.dual_tol
     next_test, stop = FIRST_TEST, 0
     while len(coupled) and stop < options.max_iter and not state.out_of_time:

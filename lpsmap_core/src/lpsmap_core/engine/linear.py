@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpsmap_core.engine.admm import run_loop, solve_part
+from lpsmap_core.engine.admm import run_loop
 from lpsmap_core.engine.infeasible import find_violations
 from lpsmap_core.engine.magnitudes import HUGE_RATIO, Split, any_large
 from lpsmap_core.engine.options import Options
 from lpsmap_core.engine.problem import set_scores
 from lpsmap_core.engine.protocol import WarmStart
-from lpsmap_core.engine.state import PartState
-from lpsmap_core.engine.stopping import INFEASIBLE
+from lpsmap_core.engine.proximal import move_to_solution
+from lpsmap_core.engine.state import PartState, initial_state
+from lpsmap_core.engine.stopping import INFEASIBLE, ITERATING
 from lpsmap_core.face_codes import EPSILON
 from lpsmap_core.layout.layout import Part
 from lpsmap_core.layout.ragged import sums
+from lpsmap_core.local.local_solver import UNTIL_SOLVED
 from lpsmap_core.local.oracles import HELD, best_feasible
 from lpsmap_jit.arrays import BoolArray, FloatArray
 
 BOUND_TOLERANCE = 1e-12
 """Relative difference of bounds up to which it is rounding."""
+
+MAX_LOOP_ITERATIONS = 100
+"""Number of iterations of the loop before proximal steps: most components need fewer."""
+
+TESTS = 2
+"""Number of iterations that test the solution of proximal steps."""
 
 SUM_ROUNDING = 8.0 * EPSILON
 """Rounding of a bound relative to the summed magnitudes of its terms."""
@@ -42,10 +50,13 @@ def solve_linear(
     """
     withheld = hugely_negative(part, eta, eta_v)
     if withheld is None:
-        return solve_part(part, eta, eta_v, skip, options, warm)
+        state = initial_state(part, eta, eta_v, options, warm)
+        _run(state, ~skip, options)
+        return state
     off, off_v = (scores < 0.0 for scores in withheld)
     reduced = np.where(off, -np.inf, eta), np.where(off_v, -np.inf, eta_v)
-    state = solve_part(part, *reduced, skip, options, warm)
+    state = initial_state(part, *reduced, options, warm)
+    _run(state, ~skip, options)
     find_violations(state)
     contradicts = state.problem.progress.outcome == INFEASIBLE
     needing = contradicts | _could_gain(state, withheld)
@@ -58,9 +69,27 @@ def solve_linear(
         for view in state.views:
             # structures that joined when no others were allowed, which the loop does not drop
             view.solver.forget(np.flatnonzero(needing[view.bucket.component]))
-        run_loop(state, needing, options)
+        _run(state, needing, options)
     state.withheld = np.where(off, withheld[0], 0.0), np.where(off_v, withheld[1], 0.0)
     return state
+
+
+def _run(state: PartState, chosen: BoolArray, options: Options) -> None:
+    """Run the loop; where it is slow, let it test the solutions that proximal steps find."""
+    patient = min(options.max_iter, MAX_LOOP_ITERATIONS)
+    run_loop(state, chosen, options._replace(max_iter=patient))
+    progress = state.problem.progress
+    slow = chosen & (progress.outcome == ITERATING) & ~state.part.direct
+    if patient == options.max_iter or state.out_of_time or not slow.any():
+        return
+    if options.adapt:
+        left = (options.max_iter - patient) // 2
+        patient += move_to_solution(state, slow, options._replace(max_iter=left))
+        progress.iterations[slow] = patient
+        # the faces at the solution differ from those that the loop has left
+        patient += TESTS
+        run_loop(state, slow, options._replace(max_iter=patient, max_inner_iter=UNTIL_SOLVED))
+    run_loop(state, slow, options)
 
 
 def _could_gain(state: PartState, withheld: tuple[FloatArray, FloatArray]) -> BoolArray:
