@@ -396,8 +396,9 @@ class FactorGraph:
 
             maximise  <eta, mu> + sum_f <eta_f, N_f p_f>
 
-        A component of a single factor is solved by its oracle. Otherwise the marginals of the
-        relaxation can be fractional. With `exact`, branch and bound finds the best assignment of
+        A component of a single factor is solved by its oracle. In others, proximal steps
+        (Rockafellar 1976) take over where ADMM is slow, and the marginals of the relaxation can be
+        fractional. With `exact`, branch and bound finds the best assignment of
         zeros and ones. Afterwards ``u.value`` holds the values, without gradients.
 
         Parameters

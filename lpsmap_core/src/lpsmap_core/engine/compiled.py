@@ -192,8 +192,8 @@ PER_FACTOR = 1
 PER_LINK_ACCELERATED = 2 * MAX_MOVES + 3
 """Numbers that a solve takes beside the layout: always, additionally in a polished graph, and per
 thread for the largest component after many iterations. The test for contradictions, which only runs
-for slow components, temporarily takes about ten more per link. A test compares these numbers with
-the memory of solves."""
+for slow components, temporarily takes about ten more per link, and so do proximal steps of LP-MAP.
+A test compares these numbers with the memory of solves."""
 
 
 def numbers_of(part: Part, n_variables: int, threads: int) -> int:
