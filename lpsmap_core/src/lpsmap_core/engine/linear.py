@@ -88,8 +88,7 @@ def _run(state: PartState, chosen: BoolArray, options: Options) -> None:
         progress.iterations[slow] = patient
         # the faces at the solution differ from those that the loop has left
         patient += TESTS
-        inner = UNTIL_SOLVED if options.max_inner_iter is None else options.max_inner_iter
-        run_loop(state, slow, options._replace(max_iter=patient, max_inner_iter=inner))
+        run_loop(state, slow, options._replace(max_iter=patient, max_inner_iter=UNTIL_SOLVED))
     run_loop(state, slow, options)
 
 
