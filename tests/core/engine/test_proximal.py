@@ -10,6 +10,8 @@ from scipy.optimize import linprog
 from lpsmap import Budget, DepTree, FactorGraph, Sequence, Solution, Status, Variables
 from lpsmap_core.engine import linear
 
+LIMITS = (90, 100, 101, 102, 103)
+
 
 def trees(scale: float, seed: int) -> tuple[FactorGraph, Variables]:
     """Return projective trees of 15 words, of which none has more than two modifiers."""
@@ -69,7 +71,7 @@ def test_trees_with_bounds_are_solved(scale: float, seed: int) -> None:
 def test_the_value_is_that_of_the_linear_program(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also from the start, and of several components whose steps take different numbers."""
+    """Also if the steps begin at once, or after one or two iterations."""
     monkeypatch.setattr(linear, "MAX_LOOP_ITERATIONS", seed % 3)
     graph, _, best = bounded_tags(seed)
     solution = graph.solve_map()
@@ -108,9 +110,9 @@ def test_steps_count_as_iterations_and_are_traced() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
-@pytest.mark.parametrize("options", [{"max_iter": 90}, {"adapt": False}])
+@pytest.mark.parametrize("options", [{"adapt": False}, *({"max_iter": n} for n in LIMITS)])
 def test_limits_and_plain_steps_are_kept(options: dict[str, int]) -> None:
     graph, _ = trees(1.0, 1)
-    solution = graph.solve_map(**options)
+    solution = graph.solve_map(**options, trace=True)
     assert solution.iterations[0] == options.get("max_iter", 1000)
     assert solution.status[0] is Status.ITERATION_LIMIT

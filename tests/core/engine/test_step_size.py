@@ -116,7 +116,10 @@ def test_iterations_without_the_quadratic_term_do_not_depend_on_the_scale() -> N
 
 @pytest.mark.parametrize("scale", [2.0**-13, 2.0**-26, 2.0**-40, 2.0**-332])
 def test_best_structures_of_small_scores_are_those_of_large_ones(scale: float) -> None:
-    """An absolute tolerance called scores of 1e-8 converged, and of 1e-12 solved."""
+    """An absolute tolerance called scores of 1e-8 converged, and of 1e-12 solved.
+
+    Scales are powers of two, so that rounding does not decide between the statuses.
+    """
     for seed in range(6):
         rng, answers = np.random.default_rng(seed), []
         n = int(rng.integers(4, 10))

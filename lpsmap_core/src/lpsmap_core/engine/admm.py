@@ -291,7 +291,10 @@ def _iterate(
 
 @leaf
 def _leave_midway(components: IntArray, variables: Variables, handle: Any, polished: bool) -> None:
-    """Write the residuals of interrupted components, some of whose local solutions are newer."""
+    """Revert untested polishes of interrupted components, and write the components' residuals.
+
+    Some of their local solutions are newer than the means.
+    """
     if polished:
         revert_untested_polishes(components, variables, handle)
     problem = problem_at(handle)

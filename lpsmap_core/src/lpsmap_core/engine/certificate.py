@@ -142,13 +142,10 @@ def _solve_on(state: PartState, chosen: BoolArray, threads: int) -> PartState:
     """Refine some components to rounding, starting at the end of the loop."""
     part, problem = state.part, state.problem
     iterate, progress = problem.iterate, problem.progress
-    decided = state.decided()
-    eta = np.where(decided == 0.0, iterate.eta, decided)
-    eta_v = np.where(problem.extras.forbidden, -np.inf, problem.extras.eta)
     most = max(MIN_REFINING_ITERATIONS, 2 * int(progress.iterations[chosen].max()))
     warm = WarmStart(iterate.u.copy(), iterate.duals.copy(), progress.step_size, chosen)
     options = Options(max_iter=most, tol=TIGHT, threads=threads)
-    return solve_part(part, eta, eta_v, ~chosen, options, warm)
+    return solve_part(part, *state.given_scores(), ~chosen, options, warm)
 
 
 def _ask_oracle(

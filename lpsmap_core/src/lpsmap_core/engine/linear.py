@@ -84,11 +84,12 @@ def _run(state: PartState, chosen: BoolArray, options: Options) -> None:
         return
     if options.adapt:
         left = (options.max_iter - patient) // 2
-        patient += move_to_solution(state, slow, options._replace(max_iter=left))
-        progress.iterations[slow] = patient
-        # the faces at the solution differ from those that the loop has left
-        patient += TESTS
-        run_loop(state, slow, options._replace(max_iter=patient, max_inner_iter=UNTIL_SOLVED))
+        steps = move_to_solution(state, slow, options._replace(max_iter=left))
+        progress.iterations[slow] = patient + steps
+        if steps > 0:  # the faces at the solution differ from those that the loop has left
+            most = min(patient + steps + TESTS, options.max_iter)
+            inner = UNTIL_SOLVED if options.max_inner_iter is None else options.max_inner_iter
+            run_loop(state, slow, options._replace(max_iter=most, max_inner_iter=inner))
     run_loop(state, slow, options)
 
 

@@ -53,9 +53,7 @@ def move_to_solution(state: PartState, chosen: BoolArray, options: Options) -> i
         The largest number of iterations of a component.
     """
     part, problem = state.part, state.problem
-    decided, left = state.decided(), options.max_iter
-    eta = np.where(decided == 0.0, problem.iterate.eta, decided)
-    eta_v = np.where(problem.extras.forbidden, -np.inf, problem.extras.eta)
+    (eta, eta_v), left = state.given_scores(), options.max_iter
     largest = problem.progress.largest_score
     running = chosen & (part.sizes <= MAX_POLISHED_LINKS) & (largest >= MIN_LARGEST)
     scale = np.where(running, FIRST_MAGNITUDE / np.maximum(largest, MIN_LARGEST), 1.0)

@@ -159,6 +159,12 @@ class PartState:
         score = self.problem.iterate.score[variables]
         return np.where(np.isinf(score), score, 0.0)
 
+    def given_scores(self) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of variables and additionals, infinite where these are decided."""
+        decided, extras = self.decided(), self.problem.extras
+        eta = np.where(decided == 0.0, self.problem.iterate.eta, decided)
+        return eta, np.where(extras.forbidden, -np.inf, extras.eta)
+
     def exact(self) -> BoolArray:
         """Return which components have converged with residuals that are rounding."""
         progress = self.problem.progress
