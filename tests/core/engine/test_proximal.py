@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy.optimize import linprog
 
 from lpsmap import Budget, DepTree, FactorGraph, Sequence, Solution, Status, Variables
-from lpsmap_core.engine import linear
+from lpsmap_core.engine import linear, proximal
+from lpsmap_core.engine.state import PartState
 
 LIMITS = (90, 100, 101, 102, 103)
 
@@ -116,3 +119,25 @@ def test_limits_and_plain_steps_are_kept(options: dict[str, int]) -> None:
     solution = graph.solve_map(**options, trace=True)
     assert solution.iterations[0] == options.get("max_iter", 1000)
     assert solution.status[0] is Status.ITERATION_LIMIT
+
+
+@pytest.mark.filterwarnings("ignore::lpsmap_core.ConvergenceWarning")
+def test_scores_beside_masks_are_left_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps at the scale of masks took all iterations, and the loop alone would have ended."""
+    steps = []
+    solve = proximal.solve_part
+
+    def count(*args: Any) -> PartState:
+        steps.append(args[1])
+        return solve(*args)
+
+    monkeypatch.setattr(proximal, "solve_part", count)
+    graph, u = trees(1.0, 1)
+    graph.solve_map()
+    assert steps
+    steps.clear()
+    scores = np.random.default_rng(1).standard_normal((15, 15))
+    scores[3] -= 1e5  # needed, since a word has a head
+    graph.rescore(u, scores)
+    graph.solve_map()
+    assert not steps

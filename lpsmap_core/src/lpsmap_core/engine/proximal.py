@@ -29,6 +29,10 @@ MAX_STEPS = 8
 MIN_LARGEST = 1e-280
 """Components with smaller scores have none that could be scaled up."""
 
+WEAK, MAX_WEAK_SHARE = 1e-3, 0.25
+"""Scores below a fraction of the largest are weak. Components with a larger share of them, such as
+those beside masks, are left to the loop: no scale suits both."""
+
 FIXED = 1e-7
 """Marginals that move by less reproduce themselves."""
 
@@ -56,6 +60,10 @@ def move_to_solution(state: PartState, chosen: BoolArray, options: Options) -> i
     (eta, eta_v), left = state.given_scores(), options.max_iter
     largest = problem.progress.largest_score
     running = chosen & (part.sizes <= MAX_POLISHED_LINKS) & (largest >= MIN_LARGEST)
+    magnitude = np.abs(problem.iterate.eta) / np.maximum(largest, MIN_LARGEST)[part.component]
+    weak = (magnitude > 0.0) & (magnitude < WEAK)
+    n_weak = np.bincount(part.component, weak, part.n_components)
+    running &= n_weak <= MAX_WEAK_SHARE * np.diff(part.first_variable)
     scale = np.where(running, FIRST_MAGNITUDE / np.maximum(largest, MIN_LARGEST), 1.0)
     mu, duals, faces = state.marginals(), problem.iterate.duals * _on_links(state, scale), state
     for _ in range(MAX_STEPS):
